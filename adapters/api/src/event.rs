@@ -1,0 +1,109 @@
+//! What a source says, and what it can be asked.
+
+use std::fmt;
+
+use kvbridge_schemas::{Digest, Epoch, Seq, Trust};
+
+use crate::Batch;
+
+/// Number of one replay or snapshot request. An answer with an older one changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt(pub u32);
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One thing a source says, in the order in which it happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceEvent {
+    /// The live stream is attached. Nothing sent before this moment was seen.
+    Attached,
+    /// The live stream broke; comes before the first frame of any new connection.
+    Detached,
+    /// Batches were dropped here because our own queue was full.
+    Overflowed,
+    /// The all-ones seq on the live stream.
+    EndMarker,
+    /// One live batch, in transport order.
+    Live(Batch),
+    /// Part of an answer to a request.
+    Answer {
+        /// Which request.
+        attempt: Attempt,
+        /// Which part.
+        part: AnswerPart,
+    },
+    /// The engine's start time (or a member's) changed: positive evidence of a new life.
+    Restarted,
+}
+
+/// Part of an answer to a replay or snapshot request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnswerPart {
+    /// One batch out of the journal.
+    Batch(Batch),
+    /// The replay's end marker. It proves nothing by itself.
+    End,
+    /// The journal no longer holds the start (only a source that can know it says so).
+    Truncated,
+    /// The request ended without an end marker: the peer went, or said no.
+    Failed,
+    /// What the snapshot is of.
+    SnapshotIntro(SnapshotIntro),
+    /// So many more records are in the shadow view.
+    SnapshotRecords(u64),
+    /// No more records follow.
+    SnapshotEnd,
+    /// No snapshot now.
+    SnapshotRefused(SnapshotRefusal),
+}
+
+/// The head of a snapshot, as far as deciding needs it. Records go to a shadow view past the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotIntro {
+    /// The life it is of, when the source names lives.
+    pub epoch: Option<Epoch>,
+    /// It reflects all batches below.
+    pub resume_seq: Seq,
+    /// Digest of batch `resume_seq - 1`, when known.
+    pub last_digest: Option<Digest>,
+    /// How many records will come.
+    pub record_count: u64,
+    /// Seq of the marker batch in the live stream that proves the cut, when the source has barriers.
+    pub barrier: Option<Seq>,
+    /// The most it may be believed.
+    pub trust: Trust,
+}
+
+/// Why a source gave no snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SnapshotRefusal {
+    /// Another capture is running.
+    Busy,
+    /// The source cannot give one at all, now or later.
+    Unavailable,
+}
+
+/// What a source can be asked. The answer comes through the event stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceRequest {
+    /// Everything from `start_seq` (inclusive) on; the protocol knows no end.
+    Replay {
+        /// Number of the request.
+        attempt: Attempt,
+        /// First seq wanted.
+        start_seq: Seq,
+    },
+    /// The whole state.
+    Snapshot {
+        /// Number of the request.
+        attempt: Attempt,
+        /// Name of a stored snapshot; absent = a fresh one.
+        object: Option<String>,
+    },
+    /// The answer is no longer wanted: stop reading it.
+    Cancel,
+}

@@ -1,0 +1,17 @@
+//! What an adapter is: one replica of one engine as a single ordered stream of events and answers.
+//!
+//! The vocabulary is plain data (no async, no I/O), so the pure recovery core shares it with the
+//! adapters and no enum exists twice. The [`Source`] trait itself sits behind the feature `source`.
+#![deny(clippy::indexing_slicing, clippy::string_slice)]
+
+mod batch;
+mod capabilities;
+mod event;
+#[cfg(feature = "source")]
+mod source;
+
+pub use batch::{Batch, Loss};
+pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
+pub use event::{AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest};
+#[cfg(feature = "source")]
+pub use source::{RequestRefused, Source};

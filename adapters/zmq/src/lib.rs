@@ -1,0 +1,1 @@
+//! ZeroMQ framing and sockets shared by the engines that speak it.

@@ -1,0 +1,53 @@
+//! A whole view at one cursor.
+
+use crate::{BlockHash, BusSeq, Digest, Epoch, Group, Parent, Replica, Seq, Tier, Trust};
+
+/// What a snapshot is of, ahead of its records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotHeader {
+    /// Whose cache.
+    pub replica: Replica,
+    /// Which life.
+    pub epoch: Epoch,
+    /// The snapshot reflects all batches below this seq: the first one to apply after it.
+    pub resume_seq: Seq,
+    /// The bus message after which to resume, when it came from a bus.
+    pub bus_seq: Option<BusSeq>,
+    /// Digest of batch `resume_seq - 1`, the proof that a live engine still lives this life.
+    pub last_digest: Option<Digest>,
+    /// The trust of the view when it was taken; installing it never gives more.
+    pub trust: Trust,
+    /// How many records follow.
+    pub block_count: u64,
+}
+
+/// One (block, tier, group) with everything the fold's future depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotRecord {
+    /// The block.
+    pub hash: BlockHash,
+    /// The block before it.
+    pub parent: Parent,
+    /// Content hash, when known.
+    pub content: Option<u64>,
+    /// Tokens per block; 0 if only its place is known.
+    pub block_size: u32,
+    /// Where it is.
+    pub tier: Tier,
+    /// Its group, with the kind as far as learned.
+    pub group: Option<Group>,
+    /// Physical copies there.
+    pub count: u32,
+    /// LoRA adapter.
+    pub lora: Option<String>,
+    /// Cache salt.
+    pub salt: Option<String>,
+    /// XXH3-64 over the extra keys that are neither adapter nor salt; absent = none.
+    pub extra: Option<u64>,
+    /// Shorter than its group's block size.
+    pub partial: bool,
+    /// Hashed over EAGLE pairs.
+    pub bigram: bool,
+    /// Waits for its parent: resident, but not reachable by a prefix.
+    pub parked: bool,
+}

@@ -1,0 +1,1 @@
+//! PURE. All views together, answering prefix queries.

@@ -1,0 +1,36 @@
+//! What the outside world told the state machine. The shell builds these; the core never asks.
+
+use kvbridge_adapters_api::SourceEvent;
+
+/// A point in time: milliseconds since process start. Unlike an `Instant` it can be made up in a test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tick(pub u64);
+
+impl Tick {
+    /// The tick so many milliseconds later.
+    pub fn plus(self, ms: u64) -> Tick {
+        Tick(self.0.saturating_add(ms))
+    }
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The source said something.
+    Source(SourceEvent),
+    /// The view found something out while it applied a batch.
+    Finding(Finding),
+    /// An operator asks for a return to a proven state.
+    Resync,
+    /// The moment returned by `next_deadline` has passed.
+    DeadlineReached,
+}
+
+/// What a view can find out about the stream it folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Finding {
+    /// A removal of a block that is not there: a store was missed or the engine miscounts.
+    CountBelowZero,
+    /// Too many blocks wait for their parents; the newest cannot be reached by a prefix any more.
+    ParkingOverflow,
+}

@@ -1,0 +1,1 @@
+//! PURE. The fold of one replica’s events.
