@@ -3,8 +3,20 @@
 //! - [`recovery`]: PURE. One replica's state machine: gap, replay, snapshot, epoch, trust.
 //! - [`view`]: PURE. The fold of one replica's events: which blocks it holds, where, how often.
 //! - [`index`]: PURE. All views together, answering prefix queries.
+//!
+//! With the feature `shell` (on by default), everything that touches the world:
+//!
+//! - `config`: file, environment and flags → a proven configuration.
+//! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
+//! - `clock`: the only place that reads time.
 
+#[cfg(feature = "shell")]
+pub mod clock;
+#[cfg(feature = "shell")]
+pub mod config;
 pub mod index;
+#[cfg(feature = "shell")]
+pub mod pipeline;
 pub mod recovery;
 pub mod view;
 
