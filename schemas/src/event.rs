@@ -184,6 +184,24 @@ pub enum ClearCause {
     Repair,
 }
 
+impl ClearCause {
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ClearCause::Engine => "engine",
+            ClearCause::Repair => "repair",
+        }
+    }
+
+    /// The cause of that name. A word this version does not know proves nothing: a repair.
+    pub fn from_name(name: &str) -> ClearCause {
+        match name {
+            "engine" => ClearCause::Engine,
+            _ => ClearCause::Repair,
+        }
+    }
+}
+
 /// Everything in a scope is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cleared {

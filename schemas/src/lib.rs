@@ -17,6 +17,7 @@ mod identity;
 mod residency;
 mod snapshot;
 mod status;
+pub mod subject;
 mod trust;
 
 pub use content::{CONTENT_SEED, content_hash, digest};
