@@ -84,14 +84,22 @@ impl Decoder {
         }
         let mut events = Vec::new();
         let mut faults = Vec::new();
-        let head = wire::read_batch(payload, &self.limits, |index, read| match read {
-            Ok(raw) => match normalize::event(raw) {
-                Ok(event) => events.push(event),
+        let head = wire::read_batch(payload, &self.limits, |wire::Place { index, room }, read| {
+            let normalised = match read {
+                Ok(raw) => normalize::event(raw),
+                Err(wire::Fault { kind, field, reason }) => {
+                    return faults.push(EventFault { index, kind, field, reason, tag: None });
+                }
+            };
+            match normalised {
+                Ok(event) => {
+                    if events.is_empty() {
+                        events.reserve_exact(room);
+                    }
+                    events.push(event);
+                }
                 Err(tag) if self.ignore_tags.iter().any(|ignored| ignored == tag) => (),
                 Err(tag) => faults.push(unknown_tag(index, tag)),
-            },
-            Err(wire::Fault { kind, field, reason }) => {
-                faults.push(EventFault { index, kind, field, reason, tag: None });
             }
         })?;
         let mut batch = empty_batch();

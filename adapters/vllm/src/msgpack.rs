@@ -175,23 +175,18 @@ impl<'a> Cursor<'a> {
     /// Appends `count` integers that fit `u32`.
     pub(crate) fn u32s(&mut self, count: usize, out: &mut Vec<u32>) -> Result<(), Reason> {
         let mut left = count;
-        let mut block = [0_u32; BLOCK];
+        let mut values = [0; WINDOW];
         while left > 0 {
-            let want = left.min(BLOCK);
-            let mut filled = 0;
-            for slot in block.iter_mut().take(want) {
-                let Some((value, rest)) = narrow(self.rest) else { break };
-                *slot = value;
-                self.rest = rest;
-                filled += 1;
-            }
-            out.extend_from_slice(block.get(..filled).unwrap_or_default());
-            left -= filled;
-            if filled < want {
+            let (read, width) = narrow(self.rest, left, &mut values);
+            if read == 0 {
                 // Near the end of the payload, an unusual width, or no number at all.
                 out.push(self.u32()?);
                 left -= 1;
+                continue;
             }
+            out.extend_from_slice(values.get(..read).unwrap_or_default());
+            self.take(width)?;
+            left -= read;
         }
         Ok(())
     }
@@ -269,31 +264,55 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Values collected on the stack before they are appended: one bounds check of the vector per block.
-const BLOCK: usize = 16;
-
 #[inline]
 fn signed(value: i64) -> Int {
     u64::try_from(value).map_or(Int::Negative(value), Int::Unsigned)
 }
 
-/// The usual widths of a token id (fixint, u8, u16, u32), without a branch on which of them it is.
+/// Bytes looked at together by [`narrow`].
+const WINDOW: usize = 64;
+
+/// Reads up to `max` integers of the usual widths (fixint, u8, u16, u32) out of the next bytes: how
+/// many it read into `values`, and how many bytes they took. It stops at any other marker.
 ///
-/// Ids below and above 65536 alternate at random in prompts of large vocabularies; a branch on the
-/// width is mispredicted for every second token. `None`: another marker, or fewer than 8 bytes left.
+/// Prompts are most of the payload. Ids below and above 65536 alternate at random in them, so that a
+/// branch on the width is mispredicted for every second token. There is none here: how far it is from
+/// each byte to the next value, if one starts there, is computed for all bytes at once (in vectors),
+/// and the walk from value to value is one load and one addition each.
 #[inline]
-fn narrow(rest: &[u8]) -> Option<(u32, &[u8])> {
-    let word = u64::from_be_bytes(*rest.first_chunk::<8>()?);
-    let marker = word >> 56;
-    if marker < 0x80 {
-        return Some((u32::try_from(marker).ok()?, rest.get(1..)?));
+fn narrow(rest: &[u8], max: usize, values: &mut [u32; WINDOW]) -> (usize, usize) {
+    let Some(window) = rest.first_chunk::<{ WINDOW + 8 }>() else { return (0, 0) };
+    let mut steps = [0_u8; WINDOW];
+    for (step, byte) in steps.iter_mut().zip(window) {
+        *step = match *byte {
+            0x00..=0x7f => 1,
+            0xcc => 2,
+            0xcd => 3,
+            0xce => 5,
+            _ => 0,
+        };
     }
-    // 0xcc, 0xcd, 0xce: 1, 2, 4 bytes follow.
-    let exponent = marker.wrapping_sub(0xcc);
-    if exponent > 2 {
-        return None;
+    let (mut read, mut at) = (0, 0);
+    for value in values.iter_mut().take(max) {
+        let (Some(step), Some(word)) =
+            (steps.get(at), window.get(at..).and_then(<[u8]>::first_chunk::<8>))
+        else {
+            break;
+        };
+        if *step == 0 {
+            break;
+        }
+        let word = u64::from_be_bytes(*word);
+        // A fixint is its own marker; else the value is the 1, 2 or 4 bytes after it.
+        let (body, bits) = match *step {
+            1 => (word, 8),
+            step => (word << 8, 8 * (u32::from(step) - 1)),
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "at most 32 bits are left")]
+        let narrowed = (body >> (64 - bits)) as u32;
+        *value = narrowed;
+        at += usize::from(*step);
+        read += 1;
     }
-    let width = 1_u32 << exponent;
-    let value = (word << 8) >> (64 - 8 * width);
-    Some((u32::try_from(value).ok()?, rest.get(1 + usize::try_from(width).ok()?..)?))
+    (read, at)
 }

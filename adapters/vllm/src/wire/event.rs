@@ -3,7 +3,7 @@
 use kvbridge_schemas::{BlockHash, ExtraKey, StoredBlock};
 
 use super::{
-    Fault, Form, RawEvent, RawPlace, RawRemoved, RawStored, Reader,
+    Fault, Form, RawEvent, RawPlace, RawRemoved, RawStored, Reader, affordable,
     field::{
         BARE_MEDIA_LAYOUT_LEN, Field, REMOVED_LAYOUT, REMOVED_REQUIRED, STORED_LAYOUT,
         STORED_REQUIRED,
@@ -299,9 +299,4 @@ impl RawStored<'_> {
         self.extra.clear();
         Ok(())
     }
-}
-
-/// How many elements to make room for: never more memory than bytes are left to read, but one.
-fn affordable<T>(count: usize, remaining: usize) -> usize {
-    count.min((remaining / size_of::<T>().max(1)).max(1))
 }

@@ -9,7 +9,7 @@
 //!
 //! This module is the only place that knows the names of the fields.
 
-use kvbridge_schemas::{BlockHash, ExtraKey, StoredBlock};
+use kvbridge_schemas::{BlockHash, Event, ExtraKey, StoredBlock};
 
 use crate::{
     fault::{BodyError, LostKind, Reason},
@@ -94,14 +94,22 @@ pub(crate) struct Fault {
     pub(crate) reason: Reason,
 }
 
-/// Walks a payload and hands every event to `on_event`, with its index.
+/// Where an event stands in its batch.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) index: u32,
+    /// How many events to make room for, this one included: never more memory than bytes are left.
+    pub(crate) room: usize,
+}
+
+/// Walks a payload and hands every event to `on_event`, with its place.
 ///
 /// An event that cannot be read is handed over as a [`Fault`] and stepped over. An error means that
 /// the body as a whole is lost: what was handed over before must be dropped.
 pub(crate) fn read_batch<'a>(
     payload: &'a [u8],
     limits: &Limits,
-    mut on_event: impl FnMut(u32, Result<RawEvent<'a>, Fault>),
+    mut on_event: impl FnMut(Place, Result<RawEvent<'a>, Fault>),
 ) -> Result<Head, BodyError> {
     let mut reader = Reader {
         cursor: Cursor::new(payload),
@@ -129,7 +137,7 @@ struct Reader<'a, 'l> {
     head: Head,
 }
 
-type OnEvent<'f, 'a> = &'f mut dyn FnMut(u32, Result<RawEvent<'a>, Fault>);
+type OnEvent<'f, 'a> = &'f mut dyn FnMut(Place, Result<RawEvent<'a>, Fault>);
 
 impl<'a> Reader<'a, '_> {
     fn batch_array(&mut self, on_event: OnEvent<'_, 'a>) -> Result<(), BodyError> {
@@ -198,16 +206,22 @@ impl<'a> Reader<'a, '_> {
         }
         for index in 0..u32::try_from(count).unwrap_or(u32::MAX) {
             let start = self.cursor;
+            let room = affordable::<Event>(count - index as usize, start.remaining());
             let read = self.event();
             if read.is_err() {
                 // Only this event is lost: step over it from its start, whatever was wrong inside.
                 self.cursor = start;
                 self.cursor.skip().map_err(BodyError::Unwalkable)?;
             }
-            on_event(index, read);
+            on_event(Place { index, room }, read);
         }
         Ok(())
     }
+}
+
+/// How many elements to make room for: never more memory than bytes are left to read, but one.
+fn affordable<T>(count: usize, remaining: usize) -> usize {
+    count.min((remaining / size_of::<T>().max(1)).max(1))
 }
 
 /// An unreadable field of the batch. Bytes that end early are the payload's fault, not the field's.
