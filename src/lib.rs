@@ -8,8 +8,14 @@
 //!
 //! - `config`: file, environment and flags → a proven configuration.
 //! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
+//! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames.
+//! - `telemetry`: metrics and the log.
 //! - `clock`: the only place that reads time.
 
+#[cfg(feature = "shell")]
+pub mod capture;
+#[cfg(feature = "shell")]
+pub mod cli;
 #[cfg(feature = "shell")]
 pub mod clock;
 #[cfg(feature = "shell")]

@@ -88,8 +88,6 @@ pub struct BusFile {
 pub struct IndexFile {
     /// Writer threads.
     pub writers: Option<u32>,
-    /// Updates that wait for one writer.
-    pub queue: Option<u32>,
 }
 
 /// `[recovery]`

@@ -45,10 +45,6 @@ pub const RECONNECT_MAX: Duration = Duration::from_secs(2);
 /// replay. Too large: memory, and lag that nobody sees.
 pub const SOURCE_QUEUE_BATCHES: u32 = 1024;
 
-/// Updates between the drivers and one index writer. Too small: drivers wait for the index in a burst.
-/// Too large: matches lag behind the views. Full: the driver waits, its source queue fills behind it.
-pub const INDEX_QUEUE_UPDATES: u32 = 1024;
-
 /// Index writer threads. Too small: one core folds the whole fleet. Too large: threads without work.
 pub const INDEX_WRITER_COUNT: u32 = 1;
 

@@ -82,8 +82,6 @@ pub enum BusConfig {
 pub struct IndexConfig {
     /// Writer threads.
     pub writer_count: u32,
-    /// Updates that wait for one writer.
-    pub queue_updates: u32,
 }
 
 /// The state machine.

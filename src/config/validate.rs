@@ -196,7 +196,6 @@ impl Check<'_> {
     fn index(&mut self, file: &IndexFile) -> IndexConfig {
         IndexConfig {
             writer_count: self.count("index.writers", file.writers, limits::INDEX_WRITER_COUNT),
-            queue_updates: self.count("index.queue", file.queue, limits::INDEX_QUEUE_UPDATES),
         }
     }
 
