@@ -23,6 +23,7 @@ pub struct SnapshotHeader {
 
 /// One (block, tier, group) with everything the fold's future depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts of one block")]
 pub struct SnapshotRecord {
     /// The block.
     pub hash: BlockHash,
@@ -50,4 +51,6 @@ pub struct SnapshotRecord {
     pub bigram: bool,
     /// Waits for its parent: resident, but not reachable by a prefix.
     pub parked: bool,
+    /// Told by a source that never announces removals, in a tier that otherwise is proven.
+    pub hint: bool,
 }

@@ -1,0 +1,60 @@
+//! What a router gets.
+
+use std::sync::Arc;
+
+use kvbridge_schemas::{Cursor, Replica, ReplicaKey, Tier, TierTrust};
+
+/// Every replica of the model, the longest match first, then by key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The replicas, also those that must not be matched now: they still serve.
+    pub replicas: Vec<ReplicaMatch>,
+    /// What to route by when no replica is usable.
+    pub fallback: Option<&'static str>,
+}
+
+/// How much of the prompt one replica holds. All of it is of one published version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaMatch {
+    /// The replica's one name.
+    pub key: ReplicaKey,
+    /// Its parts.
+    pub replica: Arc<Replica>,
+    /// What may be believed, after withdrawals.
+    pub trust: TierTrust,
+    /// Whether the match may be used. If not, the numbers are zero and say nothing.
+    pub usable: bool,
+    /// Why trust is what it is, or why the replica cannot be compared (`no_content`, `block_size`).
+    pub reason: &'static str,
+    /// Tokens per block of this match; absent while the replica's view has no block that can match.
+    pub block_size: Option<u32>,
+    /// The longest prefix over the tiers that count, in blocks.
+    pub matched_blocks: u64,
+    /// The same in tokens.
+    pub matched_tokens: u64,
+    /// Cumulative: each entry is the longest prefix in which every block is in that tier or in one
+    /// of those before it.
+    pub by_tier: Vec<TierMatch>,
+    /// Which published version this is.
+    pub as_of: AsOf,
+}
+
+/// The longest prefix over the tiers up to one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierMatch {
+    /// The last tier added.
+    pub tier: Tier,
+    /// In blocks.
+    pub blocks: u64,
+    /// In tokens.
+    pub tokens: u64,
+}
+
+/// Which version an answer is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AsOf {
+    /// Every batch of its epoch below its seq is in.
+    pub cursor: Cursor,
+    /// When it was published, unix ms by the publisher's clock.
+    pub at_ms: u64,
+}

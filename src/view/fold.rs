@@ -1,0 +1,332 @@
+//! How each event changes a view.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use kvbridge_adapters_api::Removal;
+use kvbridge_schemas::{BlockHash, Event, Group, Moved, Parent, Place, Removed, Stored, Tier};
+
+use super::{
+    View,
+    block::{Block, Copies, Spot, count_down, count_up},
+    link::{Delta, Link, LinkParent, NodeId, extra_hash, namespace},
+};
+use crate::recovery::Finding;
+
+/// The medium of Mooncake's store and of LMCache, whatever they store in. Neither announces removals.
+const MEDIUM_WITHOUT_REMOVALS: &str = "cpu";
+
+/// What one call of `apply` says.
+struct Output<'a> {
+    deltas: &'a mut Vec<Delta>,
+    /// Each once per call: a thousand bad removals are one finding.
+    findings: BTreeSet<Finding>,
+}
+
+impl View {
+    /// Folds events in, in their order. Appends what changed and, each at most once, what was found.
+    pub fn apply(
+        &mut self,
+        events: &[Event],
+        deltas: &mut Vec<Delta>,
+        findings: &mut Vec<Finding>,
+    ) {
+        let mut out = Output { deltas, findings: BTreeSet::new() };
+        for event in events {
+            match event {
+                Event::Stored(stored) => self.store(stored, &mut out),
+                Event::Removed(removed) => self.remove(removed, &mut out),
+                Event::Moved(moved) => self.relocate(moved, &mut out),
+                // Tiers outside the scope go too: a block we drop is a missed match, one we keep
+                // without proof is a ghost.
+                Event::Cleared(_) => self.clear(&mut out),
+                // What follows from these is recovery's decision.
+                Event::Reset(_) | Event::Unknown(_) => (),
+            }
+        }
+        findings.extend(out.findings);
+    }
+
+    fn store(&mut self, stored: &Stored, out: &mut Output<'_>) {
+        if stored.blocks.is_empty() {
+            return; // every block masked: nothing became resident
+        }
+        if let Some(group) = &stored.place.group {
+            self.learn(group, out);
+        }
+        let spot = spot_of(&stored.place);
+        let told = Told::of(stored, self.groups.match_prefixes(spot.group));
+        let mut parent = match &stored.parent {
+            Parent::Root => Some(LinkParent::Root(told.namespace())),
+            Parent::Block(hash) => Some(self.parent_at(hash, stored.block_size)),
+            Parent::Unknown => None,
+        };
+        for (i, block) in stored.blocks.iter().enumerate() {
+            let key = self.settings.projection.apply(&block.hash);
+            self.add_copy(&block.hash, &spot, told.flags, out);
+            if let (true, Some(parent), Some(content)) = (told.dense, parent, block.content) {
+                let extra = told.extra(stored, i);
+                let link = told.link(parent, content, extra, stored.bigram);
+                self.set_link(NodeId { key, block_size: stored.block_size }, link, &told, out);
+            }
+            self.settle(key, out);
+            parent = Some(self.parent_at(&block.hash, stored.block_size));
+        }
+    }
+
+    fn remove(&mut self, removed: &Removed, out: &mut Output<'_>) {
+        let spot = spot_of(&removed.place);
+        for hash in &removed.hashes {
+            let key = self.settings.projection.apply(hash);
+            if !self.drop_copy(key, &spot, out) {
+                self.miss(&spot.tier, out);
+            }
+        }
+    }
+
+    fn relocate(&mut self, moved: &Moved, out: &mut Output<'_>) {
+        if moved.from == moved.to {
+            return;
+        }
+        let key = self.settings.projection.apply(&moved.hash);
+        // The event names no group: the copy of the lowest one moves.
+        let held = self.blocks.get(&key).and_then(|block| {
+            let mut spots = block.copies.iter();
+            spots.find(|(spot, _)| spot.tier == moved.from).map(|(spot, c)| (spot.clone(), *c))
+        });
+        let group = held.as_ref().and_then(|(spot, _)| spot.group);
+        let flags = Flags { partial: held.as_ref().is_some_and(|(_, c)| c.partial), hint: false };
+        // First there, then gone: a block in flight must not lose its links in between.
+        self.add_copy(&moved.hash, &Spot { tier: moved.to.clone(), group }, flags, out);
+        match held {
+            Some((spot, _)) => {
+                self.drop_copy(key, &spot, out);
+            }
+            None => self.miss(&moved.from, out),
+        }
+        self.settle(key, out);
+    }
+
+    fn clear(&mut self, out: &mut Output<'_>) {
+        if !self.blocks.is_empty() {
+            *self = View::new(self.settings);
+            out.deltas.push(Delta::Cleared);
+        }
+    }
+
+    /// A removal found nothing. In a proven tier a store was missed or the engine miscounts.
+    fn miss(&self, tier: &Tier, out: &mut Output<'_>) {
+        let expected = tier.is_hint() || (*tier == Tier::Host && self.host_is_hint());
+        if !expected {
+            out.findings.insert(Finding::CountBelowZero);
+        }
+    }
+
+    /// A store names its group's kind. When that turns the group from usable to not (or back), all
+    /// blocks already counted in it follow.
+    fn learn(&mut self, group: &Group, out: &mut Output<'_>) {
+        let before = self.groups.match_prefixes(Some(group.index));
+        self.groups.learn(group);
+        let usable = self.groups.match_prefixes(Some(group.index));
+        if before == usable || !self.groups.is_held(group.index) {
+            return; // the second saves a walk over all blocks whenever a group is first heard of
+        }
+        for (key, block) in &self.blocks {
+            for spot in block.copies.keys().filter(|spot| spot.group == Some(group.index)) {
+                let elsewhere = block.copies.keys().any(|other| {
+                    other.tier == spot.tier
+                        && other.group != spot.group
+                        && self.groups.match_prefixes(other.group)
+                });
+                if !elsewhere {
+                    block.announce(*key, &spot.tier, usable, out.deltas);
+                }
+            }
+        }
+    }
+
+    fn add_copy(&mut self, hash: &BlockHash, spot: &Spot, flags: Flags, out: &mut Output<'_>) {
+        let key = self.settings.projection.apply(hash);
+        let block = self.blocks.entry(key).or_insert_with(|| Block::new(hash.clone()));
+        if hash.as_bytes().len() > block.hash.as_bytes().len() {
+            block.hash = hash.clone();
+        }
+        if !block.is_in(&spot.tier) {
+            count_up(&mut self.totals.blocks, spot.tier.clone());
+        }
+        let was_usable = block.is_usable_in(&spot.tier, &self.groups);
+        let before = block.copies.get(spot).copied();
+        let after = Copies {
+            count: before.map_or(0, |copies| copies.count).saturating_add(1),
+            partial: flags.partial || before.is_some_and(|copies| copies.partial),
+            hint: flags.hint || before.is_some_and(|copies| copies.hint),
+        };
+        block.copies.insert(spot.clone(), after);
+        self.totals.change(&spot.tier, before, Some(after));
+        if before.is_none() {
+            self.groups.hold(spot.group);
+        }
+        if !was_usable && block.is_usable_in(&spot.tier, &self.groups) {
+            block.announce(key, &spot.tier, true, out.deltas);
+        }
+    }
+
+    /// Takes a copy away (or all of the spot's); `false` if there is none.
+    fn drop_copy(&mut self, key: u64, spot: &Spot, out: &mut Output<'_>) -> bool {
+        let Some(block) = self.blocks.get_mut(&key) else { return false };
+        let Some(copies) = block.copies.get_mut(spot) else { return false };
+        let before = *copies;
+        copies.count = match self.settings.removal {
+            Removal::PerCopy => copies.count - 1,
+            Removal::LastCopy => 0,
+        };
+        if copies.count > 0 {
+            let after = *copies;
+            self.totals.change(&spot.tier, Some(before), Some(after));
+            return true;
+        }
+        self.totals.change(&spot.tier, Some(before), None);
+        let was_usable = block.is_usable_in(&spot.tier, &self.groups);
+        block.copies.remove(spot);
+        if was_usable && !block.is_usable_in(&spot.tier, &self.groups) {
+            block.announce(key, &spot.tier, false, out.deltas);
+        }
+        self.groups.release(spot.group);
+        if !block.is_in(&spot.tier) {
+            count_down(&mut self.totals.blocks, &spot.tier);
+        }
+        if block.copies.is_empty()
+            && let Some(block) = self.blocks.remove(&key)
+        {
+            for (block_size, link) in &block.links {
+                self.release_link(NodeId { key, block_size: *block_size }, link);
+            }
+        }
+        true
+    }
+
+    /// Takes a link as a store told it. A proven tier's word replaces what was there; a hint's never
+    /// does: Mooncake's store names the previously *emitted* block as parent up to vLLM 0.28.
+    fn set_link(&mut self, node: NodeId, mut link: Link, told: &Told, out: &mut Output<'_>) {
+        if link.parent == LinkParent::Block(node) {
+            return; // a block before itself: no sequence has it
+        }
+        let ready = match link.parent {
+            LinkParent::Root(_) => true,
+            LinkParent::Block(parent) => self.is_ready(parent),
+        };
+        let Some(block) = self.blocks.get_mut(&node.key) else { return };
+        if let Some(old) = block.links.get(&node.block_size) {
+            if old.same_place(&link) || !told.proven {
+                return;
+            }
+            self.drop_link(node, out);
+        }
+        if let (false, LinkParent::Block(parent)) = (ready, link.parent) {
+            if self.parking.count() >= self.settings.orphans_max {
+                out.findings.insert(Finding::ParkingOverflow);
+                return;
+            }
+            self.parking.add(parent, node.key);
+            link.parked = true;
+        }
+        let Some(block) = self.blocks.get_mut(&node.key) else { return };
+        if !link.parked {
+            let tiers = block.usable_tiers(&self.groups);
+            out.deltas.extend(tiers.into_iter().map(|tier| link.linked(node, tier)));
+        }
+        block.links.insert(node.block_size, link);
+        count_up(&mut self.totals.links, node.block_size);
+    }
+
+    fn drop_link(&mut self, node: NodeId, out: &mut Output<'_>) {
+        let Some(block) = self.blocks.get_mut(&node.key) else { return };
+        let Some(link) = block.links.remove(&node.block_size) else { return };
+        if !link.parked {
+            let tiers = block.usable_tiers(&self.groups);
+            out.deltas.extend(tiers.into_iter().map(|tier| Delta::Unlinked { node, tier }));
+        }
+        self.release_link(node, &link);
+    }
+
+    /// Frees the bookkeeping of a link that is gone.
+    fn release_link(&mut self, node: NodeId, link: &Link) {
+        count_down(&mut self.totals.links, &node.block_size);
+        if let (true, LinkParent::Block(parent)) = (link.parked, link.parent) {
+            self.parking.remove(parent, node.key);
+        }
+    }
+
+    /// Links everything that waited for the block, and what waited for that. A loop, not a
+    /// recursion: a chain of orphans is as long as a prompt.
+    fn settle(&mut self, key: u64, out: &mut Output<'_>) {
+        let mut ready = self.parking.awaited(key);
+        ready.retain(|node| self.is_ready(*node));
+        while let Some(parent) = ready.pop() {
+            for child in self.parking.take(parent) {
+                let node = NodeId { key: child, block_size: parent.block_size };
+                let Some(block) = self.blocks.get_mut(&child) else { continue };
+                let tiers = block.usable_tiers(&self.groups);
+                let Some(link) = block.links.get_mut(&node.block_size) else { continue };
+                link.parked = false;
+                out.deltas.extend(tiers.into_iter().map(|tier| link.linked(node, tier)));
+                ready.push(node);
+            }
+        }
+    }
+
+    fn parent_at(&self, hash: &BlockHash, block_size: u32) -> LinkParent {
+        LinkParent::Block(NodeId { key: self.settings.projection.apply(hash), block_size })
+    }
+}
+
+fn spot_of(place: &Place) -> Spot {
+    Spot { tier: place.tier.clone(), group: place.group.as_ref().map(|group| group.index) }
+}
+
+#[derive(Clone, Copy)]
+struct Flags {
+    partial: bool,
+    hint: bool,
+}
+
+/// What a store says of all its blocks alike.
+struct Told {
+    flags: Flags,
+    /// Every block comes with its tokens, in a group that prefix matching uses.
+    dense: bool,
+    /// The tier's engine announces removals.
+    proven: bool,
+    lora: Option<Arc<str>>,
+    salt: Option<Arc<str>>,
+}
+
+impl Told {
+    fn of(stored: &Stored, usable_group: bool) -> Told {
+        let medium = stored.place.medium.as_deref();
+        let hint = stored.place.tier == Tier::Host && medium == Some(MEDIUM_WITHOUT_REMOVALS);
+        Told {
+            flags: Flags { partial: stored.partial, hint },
+            dense: usable_group
+                && !stored.partial
+                && stored.block_size > 0
+                && stored.blocks.iter().all(|block| block.content.is_some()),
+            proven: !hint && !stored.place.tier.is_hint(),
+            lora: stored.lora.as_deref().map(Arc::from),
+            salt: stored.salt.as_deref().map(Arc::from),
+        }
+    }
+
+    fn namespace(&self) -> u64 {
+        namespace(self.lora.as_deref(), self.salt.as_deref())
+    }
+
+    fn extra(&self, stored: &Stored, i: usize) -> Option<u64> {
+        let keys = stored.extra.get(i)?;
+        extra_hash(keys, self.lora.as_deref(), self.salt.as_deref())
+    }
+
+    fn link(&self, parent: LinkParent, content: u64, extra: Option<u64>, bigram: bool) -> Link {
+        let (lora, salt) = (self.lora.clone(), self.salt.clone());
+        Link { parent, content, extra, bigram, lora, salt, parked: false }
+    }
+}

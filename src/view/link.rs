@@ -1,0 +1,144 @@
+//! What prefix matching needs of a block: which block comes before it, and what it holds.
+
+use std::sync::Arc;
+
+use kvbridge_schemas::{CONTENT_SEED, ExtraKey, Tier};
+use xxhash_rust::xxh3;
+
+/// A block at one block size. Hybrid engines use one hash at two sizes (a 64-token block ends where
+/// the fourth 16-token block ends), so the hash alone does not name a place in a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId {
+    /// The 64-bit projection of the block's hash.
+    pub key: u64,
+    /// Tokens per block.
+    pub block_size: u32,
+}
+
+/// What comes before a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinkParent {
+    /// Nothing: the block starts a sequence in the namespace of that hash (see [`namespace`]).
+    /// Children inherit the namespace through their parents.
+    Root(u64),
+    /// The block at that node. It need not be resident.
+    Block(NodeId),
+}
+
+/// One change that prefix matching sees.
+///
+/// Exactly balanced: for every (node, tier) `Linked` and `Unlinked` alternate, beginning with
+/// `Linked`; `Cleared` takes the place of all outstanding `Unlinked`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delta {
+    /// The first usable copy in `tier` is there and the block's place in its sequence is known.
+    Linked {
+        /// Which block.
+        node: NodeId,
+        /// What comes before it.
+        parent: LinkParent,
+        /// What it holds: the content hash, with extra keys mixed in where there are any.
+        content: u64,
+        /// Its content was hashed over `block_size + 1` tokens (EAGLE pairs).
+        bigram: bool,
+        /// Where.
+        tier: Tier,
+    },
+    /// The last usable copy in `tier` went.
+    Unlinked {
+        /// Which block.
+        node: NodeId,
+        /// Where.
+        tier: Tier,
+    },
+    /// Everything is gone.
+    Cleared,
+}
+
+/// The hash of what keeps sequences of equal tokens apart: LoRA adapter and cache salt.
+///
+/// An empty text is no text: engines treat it so, and a router that sends `""` means none.
+pub fn namespace(lora: Option<&str>, salt: Option<&str>) -> u64 {
+    let mut bytes = Vec::new();
+    for (tag, text) in [(b'l', lora), (b's', salt)] {
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            put(&mut bytes, tag, text.as_bytes());
+        }
+    }
+    xxh3::xxh3_64_with_seed(&bytes, CONTENT_SEED)
+}
+
+/// A block's place in a sequence, as a store told it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) parent: LinkParent,
+    /// XXH3-64 of the tokens alone.
+    pub(super) content: u64,
+    /// Hash of the extra keys that are neither adapter nor salt.
+    pub(super) extra: Option<u64>,
+    pub(super) bigram: bool,
+    /// Kept for the snapshot; matching uses the root's namespace hash.
+    pub(super) lora: Option<Arc<str>>,
+    pub(super) salt: Option<Arc<str>>,
+    /// Waits for its parent.
+    pub(super) parked: bool,
+}
+
+impl Link {
+    /// Whether both put the block at the same place with the same content.
+    pub(super) fn same_place(&self, other: &Link) -> bool {
+        (self.parent, self.content, self.extra, self.bigram)
+            == (other.parent, other.content, other.extra, other.bigram)
+    }
+
+    /// What a query's hash is compared with. A plain token query never equals a block that an
+    /// image, a digest or an unexplained text went into.
+    pub(super) fn match_content(&self) -> u64 {
+        self.extra.map_or(self.content, |extra| {
+            let mut bytes = [0; 16];
+            let (head, tail) = bytes.split_at_mut(8);
+            head.copy_from_slice(&self.content.to_le_bytes());
+            tail.copy_from_slice(&extra.to_le_bytes());
+            xxh3::xxh3_64_with_seed(&bytes, CONTENT_SEED)
+        })
+    }
+
+    /// The delta that shows this link in `tier`.
+    pub(super) fn linked(&self, node: NodeId, tier: Tier) -> Delta {
+        let content = self.match_content();
+        Delta::Linked { node, parent: self.parent, content, bigram: self.bigram, tier }
+    }
+}
+
+/// XXH3-64 over the extra keys that are neither the adapter's name nor the salt; `None` = none left.
+///
+/// Engines send both untagged, so each explains one text and no more: what remains is kept apart,
+/// because a text we cannot name may be a media id.
+pub(super) fn extra_hash(keys: &[ExtraKey], lora: Option<&str>, salt: Option<&str>) -> Option<u64> {
+    let mut explained = [lora, salt];
+    let mut bytes = Vec::new();
+    for key in keys {
+        match key {
+            ExtraKey::Text(text) => {
+                let known = explained.iter_mut().find(|known| **known == Some(text.as_str()));
+                match known {
+                    Some(known) => *known = None,
+                    None => put(&mut bytes, b't', text.as_bytes()),
+                }
+            }
+            ExtraKey::Item { id, offset } => {
+                put(&mut bytes, b'i', id.as_bytes());
+                bytes.extend(offset.to_le_bytes());
+            }
+            ExtraKey::Bytes(digest) => put(&mut bytes, b'b', digest),
+        }
+    }
+    (!bytes.is_empty()).then(|| xxh3::xxh3_64_with_seed(&bytes, CONTENT_SEED))
+}
+
+// Tag and length first: no two lists share their bytes.
+fn put(bytes: &mut Vec<u8>, tag: u8, part: &[u8]) {
+    bytes.push(tag);
+    bytes.extend(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+    bytes.extend(part);
+}

@@ -1,0 +1,191 @@
+//! A view as records, and back. Law: fold(prefix) → snapshot → install → fold(suffix) == fold(all).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvbridge_schemas::{BlockHash, Parent, SnapshotRecord};
+
+use super::{
+    View, ViewSettings,
+    block::{Block, Copies, Spot, count_up},
+    link::{Link, LinkParent, NodeId, namespace},
+};
+
+/// Why records are not a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstallError {
+    /// A record of a block that is not there.
+    #[error("snapshot record without copies, expected at least one")]
+    NoCopies,
+    /// Two records put one block at two places.
+    #[error("snapshot records disagree about the place of one block")]
+    TwoPlaces,
+}
+
+impl View {
+    /// Everything the fold's future depends on: one record per (block, tier, group) and, where a block
+    /// is linked at several block sizes, per size. Such records repeat the count; they do not add up.
+    ///
+    /// Parents come before their children. The order depends on nothing but the state.
+    pub fn snapshot(&self) -> Vec<SnapshotRecord> {
+        let mut records = Vec::with_capacity(self.blocks.len());
+        for key in self.parents_first() {
+            let Some(block) = self.blocks.get(&key) else { continue };
+            if block.links.is_empty() {
+                self.records(block, None, &mut records);
+            }
+            for (block_size, link) in &block.links {
+                self.records(block, Some((*block_size, link)), &mut records);
+            }
+        }
+        records
+    }
+
+    /// The view that the records describe. A block's own flags are believed: what was parked stays
+    /// parked, what was linked although its parent is gone stays linked.
+    pub fn install(
+        settings: ViewSettings,
+        records: impl IntoIterator<Item = SnapshotRecord>,
+    ) -> Result<View, InstallError> {
+        let mut view = View::new(settings);
+        for record in records {
+            view.install_record(record)?;
+        }
+        Ok(view)
+    }
+
+    fn records(
+        &self,
+        block: &Block,
+        place: Option<(u32, &Link)>,
+        records: &mut Vec<SnapshotRecord>,
+    ) {
+        let link = place.map(|(_, link)| link);
+        let parent = match link.map(|link| link.parent) {
+            None => Parent::Unknown,
+            Some(LinkParent::Root(_)) => Parent::Root,
+            Some(LinkParent::Block(node)) => Parent::Block(self.hash_of(node.key)),
+        };
+        records.extend(block.copies.iter().map(|(spot, copies)| SnapshotRecord {
+            hash: block.hash.clone(),
+            parent: parent.clone(),
+            content: link.map(|link| link.content),
+            block_size: place.map_or(0, |(block_size, _)| block_size),
+            tier: spot.tier.clone(),
+            group: self.groups.describe(spot.group),
+            count: copies.count,
+            lora: link.and_then(|link| link.lora.as_deref()).map(str::to_owned),
+            salt: link.and_then(|link| link.salt.as_deref()).map(str::to_owned),
+            extra: link.and_then(|link| link.extra),
+            partial: copies.partial,
+            bigram: link.is_some_and(|link| link.bigram),
+            parked: link.is_some_and(|link| link.parked),
+            hint: copies.hint,
+        }));
+    }
+
+    /// The hash as the engine sent it, while the block is here; else the 64 bits that name it.
+    fn hash_of(&self, key: u64) -> BlockHash {
+        self.blocks.get(&key).map_or_else(|| BlockHash::from_u64(key), |block| block.hash.clone())
+    }
+
+    /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream can
+    /// make one) has no first block: what is left over follows in key order.
+    fn parents_first(&self) -> Vec<u64> {
+        let mut children: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        let mut missing: BTreeMap<u64, usize> = BTreeMap::new();
+        for (key, block) in &self.blocks {
+            let parents = block.links.values().filter_map(|link| match link.parent {
+                LinkParent::Root(_) => None,
+                LinkParent::Block(node) => self.blocks.contains_key(&node.key).then_some(node.key),
+            });
+            let parents: BTreeSet<u64> = parents.filter(|parent| parent != key).collect();
+            missing.insert(*key, parents.len());
+            for parent in parents {
+                children.entry(parent).or_default().insert(*key);
+            }
+        }
+        let mut ready: BTreeSet<u64> =
+            missing.iter().filter(|(_, count)| **count == 0).map(|(key, _)| *key).collect();
+        let mut order = Vec::with_capacity(self.blocks.len());
+        while let Some(key) = ready.pop_first() {
+            missing.remove(&key);
+            order.push(key);
+            for child in children.remove(&key).into_iter().flatten() {
+                if let Some(count) = missing.get_mut(&child) {
+                    *count -= 1;
+                    if *count == 0 {
+                        ready.insert(child);
+                    }
+                }
+            }
+        }
+        order.extend(missing.into_keys());
+        order
+    }
+
+    fn install_record(&mut self, record: SnapshotRecord) -> Result<(), InstallError> {
+        if record.count == 0 {
+            return Err(InstallError::NoCopies);
+        }
+        let key = self.settings.projection.apply(&record.hash);
+        let block = self.blocks.entry(key).or_insert_with(|| Block::new(record.hash.clone()));
+        if record.hash.as_bytes().len() > block.hash.as_bytes().len() {
+            block.hash = record.hash.clone();
+        }
+        if !block.is_in(&record.tier) {
+            count_up(&mut self.totals.blocks, record.tier.clone());
+        }
+        if let Some(group) = &record.group {
+            self.groups.learn(group);
+        }
+        let group = record.group.as_ref().map(|group| group.index);
+        let spot = Spot { tier: record.tier.clone(), group };
+        let before = block.copies.get(&spot).copied();
+        let after = Copies {
+            count: record.count.max(before.map_or(0, |copies| copies.count)),
+            partial: record.partial || before.is_some_and(|copies| copies.partial),
+            hint: record.hint || before.is_some_and(|copies| copies.hint),
+        };
+        self.totals.change(&spot.tier, before, Some(after));
+        if before.is_none() {
+            self.groups.hold(group);
+        }
+        block.copies.insert(spot, after);
+        self.install_link(key, &record)
+    }
+
+    fn install_link(&mut self, key: u64, record: &SnapshotRecord) -> Result<(), InstallError> {
+        let Some(content) = record.content.filter(|_| record.block_size > 0) else {
+            return Ok(());
+        };
+        let block_size = record.block_size;
+        let parent = match &record.parent {
+            Parent::Root => {
+                LinkParent::Root(namespace(record.lora.as_deref(), record.salt.as_deref()))
+            }
+            Parent::Block(hash) => {
+                LinkParent::Block(NodeId { key: self.settings.projection.apply(hash), block_size })
+            }
+            Parent::Unknown => return Ok(()),
+        };
+        let link = Link {
+            parent,
+            content,
+            extra: record.extra,
+            bigram: record.bigram,
+            lora: record.lora.as_deref().map(Into::into),
+            salt: record.salt.as_deref().map(Into::into),
+            parked: record.parked,
+        };
+        let Some(block) = self.blocks.get_mut(&key) else { return Ok(()) };
+        if let Some(old) = block.links.get(&block_size) {
+            return if *old == link { Ok(()) } else { Err(InstallError::TwoPlaces) };
+        }
+        if let (true, LinkParent::Block(parent)) = (link.parked, link.parent) {
+            self.parking.add(parent, key);
+        }
+        block.links.insert(block_size, link);
+        count_up(&mut self.totals.links, block_size);
+        Ok(())
+    }
+}
