@@ -175,6 +175,11 @@ impl Seq {
     pub fn plus(self, count: u64) -> Seq {
         Seq(self.0.saturating_add(count))
     }
+
+    /// The seq `count` batches earlier, at the least 0.
+    pub fn minus(self, count: u64) -> Seq {
+        Seq(self.0.saturating_sub(count))
+    }
 }
 
 impl fmt::Display for Seq {

@@ -1,0 +1,124 @@
+//! What may be believed: derived from phase, lineage and losses, announced in the right order.
+
+use kvbridge_schemas::{Scope, Tier, TierTrust, Trust};
+
+use super::{
+    Action, Cx, Fact, Finding, Recovery, TrustReason,
+    phase::{Phase, Probe},
+};
+
+/// What the view rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Lineage {
+    /// Nothing is applied in this epoch.
+    Empty,
+    /// Contiguous since a point at which the engine's tiers in this scope were known to be empty, or
+    /// since a complete snapshot. Tiers outside it are lower bounds.
+    Proven(Scope),
+    /// Contiguous since a point; the view was cleared there. Not yet anchored = no batch since.
+    Since { anchored: bool, reason: TrustReason },
+}
+
+/// Losses that stick until the view is cleared, flushed or installed anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cap {
+    pub(super) stores: Option<TrustReason>,
+    pub(super) removals: bool,
+}
+
+impl Recovery {
+    /// Announces what follows from the state, if it is not what was said last.
+    pub(super) fn announce(&mut self, cx: &mut Cx<'_>) {
+        let now = self.derive();
+        if now != self.announced {
+            self.announced = now;
+            cx.act(Action::Announce { trust: now.0, reason: now.1 });
+        }
+    }
+
+    /// Takes trust back at once, ahead of the data that would make it false.
+    pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, reason: TrustReason) {
+        if self.announced.0 != TierTrust::default() {
+            self.announced = (TierTrust::default(), reason);
+            cx.act(Action::Announce { trust: TierTrust::default(), reason });
+        }
+    }
+
+    /// Lowers, never raises: for use ahead of an Apply.
+    pub(super) fn announce_lower(&mut self, cx: &mut Cx<'_>) {
+        let (trust, reason) = self.derive();
+        let low = self.announced.0.min(trust);
+        if low != self.announced.0 {
+            self.announced = (low, reason);
+            cx.act(Action::Announce { trust: low, reason });
+        }
+    }
+
+    fn derive(&self) -> (TierTrust, TrustReason) {
+        let none = |reason| (TierTrust::default(), reason);
+        match &self.phase {
+            Phase::Detached => none(TrustReason::Detached),
+            Phase::Quarantined { .. } => none(TrustReason::TwoPublishers),
+            Phase::Joining { .. } => none(TrustReason::Joining),
+            Phase::Verifying(_) => none(TrustReason::Verifying),
+            Phase::Replaying(_) if self.lineage == Lineage::Empty => none(TrustReason::JoinedLate),
+            Phase::Replaying(_) => none(TrustReason::GapOpen),
+            Phase::Snapshotting(_) => none(TrustReason::Snapshotting),
+            Phase::Live(_) | Phase::Partial(_) if self.lapsed => none(TrustReason::Unproven),
+            Phase::Live(_) | Phase::Partial(_) if self.cap.removals => {
+                none(TrustReason::RemovalUndecodable)
+            }
+            Phase::Live(_) | Phase::Partial(_) => self.derive_settled(),
+        }
+    }
+
+    fn derive_settled(&self) -> (TierTrust, TrustReason) {
+        let (trust, reason) = match &self.lineage {
+            Lineage::Empty => (TierTrust::default(), TrustReason::Joining),
+            Lineage::Since { reason, .. } => (TierTrust::all(Trust::LowerBound), *reason),
+            Lineage::Proven(scope) => {
+                let of = |tier| {
+                    if scope.contains(&tier) { Trust::Exact } else { Trust::LowerBound }
+                };
+                let trust = TierTrust { device: of(Tier::Device), host: of(Tier::Host) };
+                let whole = trust == TierTrust::all(Trust::Exact);
+                let reason = if whole { TrustReason::Contiguous } else { TrustReason::Flushed };
+                (trust, reason)
+            }
+        };
+        match self.cap.stores {
+            Some(cap) if trust.device == Trust::Exact || trust.host == Trust::Exact => {
+                (trust.min(TierTrust::all(Trust::LowerBound)), cap)
+            }
+            Some(_) | None => (trust, reason),
+        }
+    }
+
+    /// What the view found while it folded a batch.
+    pub(super) fn finding(&mut self, cx: &mut Cx<'_>, finding: Finding) {
+        let (fact, reason) = match finding {
+            Finding::CountBelowZero => (Fact::Anomaly, TrustReason::Anomaly),
+            Finding::ParkingOverflow => (Fact::ParkingOverflow, TrustReason::ParkingOverflow),
+        };
+        // A view that began late is told of removals of blocks it never knew: that is no contradiction.
+        let legal =
+            finding == Finding::CountBelowZero && !matches!(self.lineage, Lineage::Proven(_));
+        if !legal {
+            cx.record(fact);
+            self.cap.stores.get_or_insert(reason);
+        }
+    }
+
+    /// Whether the machine is in a phase in which batches are applied as they come.
+    pub(super) fn settled(&self) -> bool {
+        match &self.phase {
+            Phase::Live(probe) | Phase::Partial(probe) => !matches!(probe, Probe::Open(_)),
+            Phase::Detached
+            | Phase::Quarantined { .. }
+            | Phase::Joining { .. }
+            | Phase::Verifying(_)
+            | Phase::Replaying(_)
+            | Phase::Snapshotting(_) => false,
+        }
+    }
+}

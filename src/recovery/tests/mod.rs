@@ -1,0 +1,1 @@
+//! Tests of the state machine: one per label of the table.

@@ -1,0 +1,391 @@
+//! One run: engine, links, machine and view in one thread, by one seed.
+
+use std::collections::VecDeque;
+
+use kvbridge::{
+    api::{
+        AnswerPart, Attempt, Batch, Capabilities, Continuity, Drain, Removal, Replay, SnapshotIntro,
+        SnapshotRefusal, SnapshotSupport, SourceEvent,
+    },
+    recovery::{Action, Fact, Input, Limits, Planted, Recovery, Settings, Tick, TrustReason},
+    schemas::{Epoch, Projection, Scope, Seq, Tier, TierTrust, Trust},
+    view::{View, ViewSettings},
+};
+
+use crate::{
+    engine::{Engine, Profile, Quirks, Residency},
+    faults::Faults,
+    invariants::Violation,
+    link::{AnswerLink, LiveLink},
+    rng::Rng,
+};
+
+/// Model milliseconds with faults on, then with faults off.
+const FAULTY_MS: u64 = 6_000;
+const CALM_MS: u64 = 8_000;
+const STEP_MS: u64 = 5;
+
+/// Times scaled down, so that every one of them runs out in a run.
+pub(crate) fn limits() -> Limits {
+    Limits {
+        digest_ring: 600,
+        verify_run: 3,
+        held_batches_max: 24,
+        held_bytes_max: 1 << 20,
+        replay_deadline_ms: 120,
+        attempts_max: 4,
+        replay_interval_ms: 5,
+        replay_interval_ms_max: 100,
+        join_grace_ms: 40,
+        probe_after_ms: 150,
+        audit_ms: 150,
+        lease_ms: 900,
+        tail_wait_ms: 60,
+        epoch_flap_max: 6,
+        epoch_flap_window_ms: 400,
+        quarantine_ms: 200,
+    }
+}
+
+/// The whole of one run.
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) engine: Engine,
+    pub(crate) recovery: Recovery,
+    pub(crate) view: View,
+    pub(crate) trust: TierTrust,
+    pub(crate) reason: TrustReason,
+    pub(crate) limits: Limits,
+    /// When a reconnect was last hidden from a source that cannot see it.
+    pub(crate) hidden_at: Option<u64>,
+    pub(crate) trace: Vec<String>,
+    pub(crate) facts: Vec<Fact>,
+    pub(crate) faults_hit: u64,
+    live: LiveLink,
+    answers: AnswerLink,
+    shadows: VecDeque<(Attempt, View)>,
+    rng: Rng,
+    faults: Faults,
+    paused_until: u64,
+    old_life: Option<Batch>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, planted: Option<Planted>) -> World {
+        let mut rng = Rng::new(seed);
+        let profile = profile(&mut rng);
+        let faults = Faults::swarm(&mut rng);
+        let limits = limits();
+        let mut settings = Settings::new(capabilities(&profile), 1_000_000);
+        settings.limits = limits.clone();
+        settings.jitter_seed = seed;
+        settings.planted = planted;
+        let engine = Engine::new(profile, &mut rng.fork());
+        World {
+            now: 0,
+            engine,
+            recovery: Recovery::new(settings),
+            view: View::new(view_settings()),
+            trust: TierTrust::default(),
+            reason: TrustReason::Detached,
+            limits,
+            hidden_at: None,
+            trace: Vec::new(),
+            facts: Vec::new(),
+            faults_hit: 0,
+            live: LiveLink::default(),
+            answers: AnswerLink::default(),
+            shadows: VecDeque::new(),
+            rng,
+            faults,
+            paused_until: 0,
+            old_life: None,
+        }
+    }
+
+    /// Runs both phases; the first violation ends it.
+    pub(crate) fn run(&mut self) -> Result<(), Violation> {
+        // Half of the engines have served for a while before we come.
+        if self.rng.hit(5_000) {
+            for _ in 0..self.rng.below(60) {
+                self.engine.step(0, Quirks::default());
+            }
+        }
+        self.live.attach(0, &self.faults.clone(), &mut self.rng);
+        while self.now < FAULTY_MS {
+            self.tick()?;
+        }
+        self.heal();
+        while self.now < FAULTY_MS + CALM_MS {
+            self.tick()?;
+        }
+        self.faults_hit += self.live.faults_hit + self.answers.faults_hit;
+        self.check_liveness()
+    }
+
+    fn heal(&mut self) {
+        self.faults = Faults::default();
+        self.trace.push(format!("{:>6} ---- faults off ----", self.now));
+    }
+
+    fn tick(&mut self) -> Result<(), Violation> {
+        self.now += STEP_MS;
+        self.engine_turn();
+        if self.live.reattach_at.is_some_and(|at| at <= self.now) {
+            self.live.attach(self.now, &self.faults.clone(), &mut self.rng);
+        }
+        loop {
+            // The two sockets race: which one is read first is the seed's choice.
+            let live_first = self.rng.hit(5_000);
+            let event = if live_first {
+                self.live.due(self.now).or_else(|| self.answers.due(self.now))
+            } else {
+                self.answers.due(self.now).or_else(|| self.live.due(self.now))
+            };
+            let Some(event) = event else { break };
+            self.step(Input::Source(event))?;
+        }
+        let mut guard = 0;
+        while self.recovery.next_deadline().is_some_and(|at| at <= Tick(self.now)) {
+            self.step(Input::DeadlineReached)?;
+            guard += 1;
+            assert!(guard < 50, "deadlines do not move on");
+        }
+        self.check_safety()
+    }
+
+    fn engine_turn(&mut self) {
+        let faults = self.faults.clone();
+        if self.rng.hit(faults.pause) {
+            self.faults_hit += 1;
+            self.paused_until = self.now + self.rng.below(2_000);
+        }
+        if self.rng.hit(faults.restart) {
+            self.restart(&faults);
+        }
+        if self.rng.hit(faults.detach) {
+            self.faults_hit += 1;
+            let back_after = 5 + self.rng.below(300);
+            self.live.detach(self.now, back_after);
+        }
+        if let Some(batch) = &self.old_life
+            && self.rng.hit(faults.straggler)
+        {
+            self.live.send_raw(self.now, batch.clone());
+        }
+        if self.now < self.paused_until || !self.rng.hit(4_000) {
+            return;
+        }
+        let quirks = Quirks {
+            burn_seq: self.rng.hit(faults.burn),
+            poison: self.rng.hit(faults.poison),
+            lose_store: self.rng.hit(faults.lose_store),
+            unknown_tag: self.rng.hit(faults.unknown_tag),
+            clear: self.rng.hit(faults.clear),
+        };
+        if let Some(batch) = self.engine.step(self.now, quirks) {
+            self.live.send(self.now, batch, &faults, &mut self.rng);
+        }
+    }
+
+    fn restart(&mut self, faults: &Faults) {
+        self.faults_hit += 1;
+        if self.engine.profile.epoch_on_wire {
+            self.old_life = self.engine.replay(Seq(0)).pop();
+        }
+        let next_seq = self.recovery.cursor().next_seq.0;
+        self.engine.restart(self.now);
+        if !self.engine.profile.unproven {
+            let back_after = 5 + self.rng.below(200);
+            self.live.detach(self.now, back_after);
+            return;
+        }
+        // Nobody says a word; the first frame seen may be exactly the one expected.
+        self.hidden_at = Some(self.now);
+        let lost = if self.rng.hit(faults.restart_aligned) { next_seq } else { self.rng.below(8) };
+        self.live.hidden_reconnect(lost);
+        for _ in 0..lost.min(40) {
+            if let Some(batch) = self.engine.step(self.now, Quirks::default()) {
+                self.live.send(self.now, batch, &Faults::default(), &mut self.rng);
+            }
+        }
+    }
+
+    pub(crate) fn step(&mut self, input: Input) -> Result<(), Violation> {
+        let mut findings = VecDeque::from([input]);
+        while let Some(input) = findings.pop_front() {
+            self.trace.push(format!("{:>6} {}", self.now, brief(&input)));
+            let mut actions = Vec::new();
+            self.recovery.step(Tick(self.now), input, &mut actions);
+            for action in actions {
+                findings.extend(self.perform(action)?.into_iter().map(Input::Finding));
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, action: Action) -> Result<Vec<kvbridge::recovery::Finding>, Violation> {
+        self.trace.push(format!("       -> {}", brief_action(&action)));
+        let mut findings = Vec::new();
+        match action {
+            Action::Apply(batch) => {
+                self.view.apply(&batch.events, &mut Vec::new(), &mut findings);
+            }
+            Action::Clear { .. } => self.view.clear(&mut Vec::new()),
+            Action::Install { attempt, .. } => {
+                let at = self.shadows.iter().position(|(open, _)| *open == attempt);
+                let Some((_, shadow)) = at.and_then(|at| self.shadows.remove(at)) else {
+                    return Err(Violation::new("install without a shadow view"));
+                };
+                self.view = shadow;
+                self.shadows.clear();
+            }
+            Action::RequestReplay { attempt, start_seq } => {
+                if self.engine.profile.replay {
+                    let batches = self.engine.replay(start_seq);
+                    let faults = self.faults.clone();
+                    self.answers.replay(self.now, attempt, batches, &faults, &mut self.rng);
+                }
+            }
+            Action::RequestSnapshot { attempt, .. } => self.serve_snapshot(attempt),
+            Action::CancelRequest => (),
+            Action::Announce { trust, reason } => {
+                self.trust = trust;
+                self.reason = reason;
+            }
+            Action::Record(fact) => self.facts.push(fact),
+        }
+        Ok(findings)
+    }
+
+    fn serve_snapshot(&mut self, attempt: Attempt) {
+        let at = self.now + 2 + self.rng.below(30);
+        if self.rng.hit(self.faults.busy) {
+            self.faults_hit += 1;
+            let part = AnswerPart::SnapshotRefused(SnapshotRefusal::Busy);
+            return self.answers.push(at, attempt, part);
+        }
+        let shadow = install(&self.engine.state());
+        let records = shadow.snapshot().len() as u64;
+        let barrier = self.engine.barrier(self.now);
+        let intro = SnapshotIntro {
+            epoch: barrier.epoch,
+            resume_seq: barrier.seq,
+            last_digest: None,
+            record_count: records,
+            barrier: Some(barrier.seq),
+            trust: Trust::Exact,
+        };
+        let faults = self.faults.clone();
+        self.live.send(self.now, barrier, &faults, &mut self.rng);
+        self.shadows.push_back((attempt, shadow));
+        let sent = if self.rng.hit(faults.short) && records > 0 {
+            self.faults_hit += 1;
+            records - 1
+        } else {
+            records
+        };
+        self.answers.push(at, attempt, AnswerPart::SnapshotIntro(intro));
+        self.answers.push(at + 1, attempt, AnswerPart::SnapshotRecords(sent));
+        self.answers.push(at + 2, attempt, AnswerPart::SnapshotEnd);
+    }
+
+    /// What the view holds, in the engine's terms.
+    pub(crate) fn residency(&self) -> Residency {
+        let mut residency = Residency::new();
+        for record in self.view.snapshot() {
+            let hash = Projection::Last8.apply(&record.hash);
+            let group = record.group.map_or(0, |group| group.index);
+            *residency.entry((hash, record.tier, group)).or_default() += record.count;
+        }
+        residency
+    }
+}
+
+fn install(state: &Residency) -> View {
+    use kvbridge::schemas::{BlockHash, Group, GroupKind, Parent, SnapshotRecord};
+    let records = state.iter().map(|((hash, tier, group), count)| SnapshotRecord {
+        hash: BlockHash::from_u64(*hash),
+        parent: Parent::Unknown,
+        content: None,
+        block_size: 0,
+        tier: tier.clone(),
+        group: (*group > 0).then_some(Group {
+            index: *group,
+            kind: Some(GroupKind::SlidingWindow),
+            window: None,
+        }),
+        count: *count,
+        lora: None,
+        salt: None,
+        extra: None,
+        partial: false,
+        bigram: false,
+        parked: false,
+        hint: false,
+    });
+    View::install(view_settings(), records.collect::<Vec<_>>()).expect("the model's state installs")
+}
+
+fn view_settings() -> ViewSettings {
+    ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10_000 }
+}
+
+fn profile(rng: &mut Rng) -> Profile {
+    let snapshot = rng.hit(1_500);
+    Profile {
+        epoch_on_wire: rng.hit(2_500),
+        journal_max: [5, 40, 10_000][usize::try_from(rng.below(3)).unwrap()],
+        host_tier: rng.hit(4_000),
+        groups: 1 + u32::from(rng.hit(3_000)),
+        pool: 8 + usize::try_from(rng.below(16)).unwrap(),
+        frozen_clock: rng.hit(2_000),
+        replay: rng.hit(8_500),
+        snapshot,
+        unproven: rng.hit(2_500),
+    }
+}
+
+fn capabilities(profile: &Profile) -> Capabilities {
+    Capabilities {
+        epoch_on_wire: profile.epoch_on_wire,
+        replay: if profile.replay { Replay::Journal } else { Replay::Absent },
+        snapshot: profile.snapshot.then_some(SnapshotSupport {
+            barrier: true,
+            tiers: true,
+            counts: true,
+            namespaces: true,
+            content: true,
+        }),
+        continuity: if profile.unproven { Continuity::Unproven } else { Continuity::Proven },
+        removal: Removal::PerCopy,
+        clear_scope: Scope::Tiers(vec![Tier::Device]),
+        drain: Drain::Shared,
+        one_hash_per_block: true,
+    }
+}
+
+/// An input in one short word; a batch by its seq alone.
+fn brief(input: &Input) -> String {
+    match input {
+        Input::Source(SourceEvent::Live(batch)) => {
+            format!("live {}{}", batch.seq, epoch(batch.epoch))
+        }
+        Input::Source(SourceEvent::Answer { attempt, part: AnswerPart::Batch(batch) }) => {
+            format!("answer {attempt} batch {}", batch.seq)
+        }
+        Input::Source(SourceEvent::Answer { attempt, part }) => format!("answer {attempt} {part:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn epoch(epoch: Option<Epoch>) -> String {
+    epoch.map(|epoch| format!(" of {epoch}")).unwrap_or_default()
+}
+
+fn brief_action(action: &Action) -> String {
+    match action {
+        Action::Apply(batch) => format!("apply {}", batch.seq),
+        other => format!("{other:?}"),
+    }
+}
