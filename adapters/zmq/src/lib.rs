@@ -1,1 +1,42 @@
 //! ZeroMQ framing and sockets shared by the engines that speak it.
+//!
+//! An engine publishes numbered batches on a PUB socket and keeps a bounded journal of them that a
+//! ROUTER answers from.
+//!
+//! - [`mod@frame`]: messages as bytes; pure.
+//!
+//! # What the library cannot survive
+//!
+//! Measured against `zeromq` 0.7.0. An endpoint is a trust boundary: put only engines you run
+//! behind it.
+//!
+//! - **A frame header that announces 2^36 bytes or more aborts the process** ("memory allocation
+//!   failed"); it cannot be caught. It takes a peer that speaks the greeting, so a wrong port does
+//!   not do it (HTTP and random bytes give a clean error). 2^32 reserves 4 GiB of address space
+//!   until the peer closes. Our frame limit is applied after the library has read the frame.
+//! - **Endless frames with the MORE flag** are collected without a limit: 4.7 GB in 6 s.
+//! - **PING, ERROR or any command but READY drops the link**: a publisher with heartbeats on
+//!   (`ZMQ_HEARTBEAT_IVL`) reconnects at every beat and what is sent between is lost. Stock engines
+//!   set none.
+//! - **No CURVE and no PLAIN**: such a publisher fails the handshake with an error.
+//! - **A peer whose host vanished without a word is silent for ever**; set
+//!   [`SubscribeSettings::idle_recycle`](subscribe::SubscribeSettings::idle_recycle) or probe by
+//!   replay.
+//! - **On a bound socket a peer that never ends its handshake keeps its connection**: there is no
+//!   time limit on the accepting side.
+//! - **An ipc endpoint with a wildcard panics** (in our task: the source then ends).
+//!
+//! # Example
+//!
+//! ```
+//! use bytes::Bytes;
+//! use kvbridge_adapters_zmq::frame::{FRAME_BYTES_MAX, ReplayFrame, parse_replay};
+//!
+//! let end = vec![Bytes::new(), Bytes::from_static(&[0xff; 8]), Bytes::new()];
+//! assert_eq!(parse_replay(end, FRAME_BYTES_MAX), Ok(ReplayFrame::End));
+//! ```
+#![deny(clippy::indexing_slicing, clippy::string_slice)]
+
+pub mod frame;
+
+pub use frame::{FrameError, LiveFrame, SeqFrame};
