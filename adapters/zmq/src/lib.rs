@@ -4,6 +4,7 @@
 //! ROUTER answers from.
 //!
 //! - [`mod@frame`]: messages as bytes; pure.
+//! - [`mod@subscribe`]: the supervised live subscription, one endpoint each.
 //!
 //! # What the library cannot survive
 //!
@@ -37,6 +38,15 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
+mod counters;
+mod fifo;
 pub mod frame;
+mod live_queue;
+mod retry;
+pub mod subscribe;
 
+pub use counters::Counters;
+pub use fifo::QueueLimits;
 pub use frame::{FrameError, LiveFrame, SeqFrame};
+pub use retry::RetrySettings;
+pub use subscribe::{DetachReason, Link, SubscribeSettings, Subscriber, WireEvent};
