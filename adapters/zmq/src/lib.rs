@@ -5,6 +5,7 @@
 //!
 //! - [`mod@frame`]: messages as bytes; pure.
 //! - [`mod@subscribe`]: the supervised live subscription, one endpoint each.
+//! - [`mod@replay`]: one fresh DEALER per request, with deadlines and a bounded spool.
 //!
 //! # What the library cannot survive
 //!
@@ -42,11 +43,13 @@ mod counters;
 mod fifo;
 pub mod frame;
 mod live_queue;
+pub mod replay;
 mod retry;
 pub mod subscribe;
 
 pub use counters::Counters;
 pub use fifo::QueueLimits;
 pub use frame::{FrameError, LiveFrame, SeqFrame};
+pub use replay::{ReplayClient, ReplayFailure, ReplayPart, ReplaySettings};
 pub use retry::RetrySettings;
 pub use subscribe::{DetachReason, Link, SubscribeSettings, Subscriber, WireEvent};
