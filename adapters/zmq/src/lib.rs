@@ -6,6 +6,7 @@
 //! - [`mod@frame`]: messages as bytes; pure.
 //! - [`mod@subscribe`]: the supervised live subscription, one endpoint each.
 //! - [`mod@replay`]: one fresh DEALER per request, with deadlines and a bounded spool.
+//! - [`mod@source`]: both as one stream of source events.
 //!
 //! # What the library cannot survive
 //!
@@ -45,6 +46,7 @@ pub mod frame;
 mod live_queue;
 pub mod replay;
 mod retry;
+pub mod source;
 pub mod subscribe;
 
 pub use counters::Counters;
@@ -52,4 +54,5 @@ pub use fifo::QueueLimits;
 pub use frame::{FrameError, LiveFrame, SeqFrame};
 pub use replay::{ReplayClient, ReplayFailure, ReplayPart, ReplaySettings};
 pub use retry::RetrySettings;
+pub use source::{Decode, Decoded, ZmqSettings, ZmqSource};
 pub use subscribe::{DetachReason, Link, SubscribeSettings, Subscriber, WireEvent};
