@@ -1,12 +1,15 @@
 //! ZeroMQ framing and sockets shared by the engines that speak it.
 //!
 //! An engine publishes numbered batches on a PUB socket and keeps a bounded journal of them that a
-//! ROUTER answers from.
+//! ROUTER answers from. [`ZmqSource`] makes a source of the two; an engine's adapter adds a
+//! [`Decode`] and its settings. [`Server`] is the engine's side, for replaying captures and for
+//! tests.
 //!
 //! - [`mod@frame`]: messages as bytes; pure.
 //! - [`mod@subscribe`]: the supervised live subscription, one endpoint each.
 //! - [`mod@replay`]: one fresh DEALER per request, with deadlines and a bounded spool.
 //! - [`mod@source`]: both as one stream of source events.
+//! - [`mod@serve`]: PUB, journal and replay ROUTER.
 //!
 //! # What the library cannot survive
 //!
@@ -46,6 +49,7 @@ pub mod frame;
 mod live_queue;
 pub mod replay;
 mod retry;
+pub mod serve;
 pub mod source;
 pub mod subscribe;
 
@@ -54,5 +58,6 @@ pub use fifo::QueueLimits;
 pub use frame::{FrameError, LiveFrame, SeqFrame};
 pub use replay::{ReplayClient, ReplayFailure, ReplayPart, ReplaySettings};
 pub use retry::RetrySettings;
+pub use serve::{Faults, Framing, ServeError, ServeSettings, Server};
 pub use source::{Decode, Decoded, ZmqSettings, ZmqSource};
 pub use subscribe::{DetachReason, Link, SubscribeSettings, Subscriber, WireEvent};
