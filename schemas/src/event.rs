@@ -107,8 +107,8 @@ pub struct Stored {
     pub parent: Parent,
     /// Tokens per block.
     pub block_size: u32,
-    /// The engine's token ids, flat. Block i owns `tokens[i*block_size..(i+1)*block_size]` only when
-    /// the lengths match exactly; otherwise the store is sparse and no block has `content`.
+    /// The engine's token ids, flat. Block i owns `tokens[i*block_size..(i+1)*block_size]` only
+    /// when the lengths match exactly; otherwise the store is sparse and no block has `content`.
     pub tokens: Tokens,
     /// The blocks, in order.
     pub blocks: Vec<StoredBlock>,

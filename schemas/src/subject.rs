@@ -1,4 +1,4 @@
-//! Names on the bus: subjects and message ids. Each holds a replica's key and nothing else that varies.
+//! Names on the bus: subjects and message ids, all made from a replica's key.
 
 use crate::{Epoch, KeyError, Replica, ReplicaKey, Seq, identity::escape};
 

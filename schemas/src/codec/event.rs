@@ -1,8 +1,10 @@
-//! Events: one flat structure of optional fields on the way in, one structure per type on the way out.
+//! Events: one flat structure of optional fields on the way in, one structure per type on the way
+//! out.
 //!
-//! Serde's internally tagged enums buffer a whole event before they look at its type and lose on the
-//! way whether the format is readable by people; a flat structure reads fields as they come. Its
-//! price is a rule for later minor versions: a new event type may not give a known field another type.
+//! Serde's internally tagged enums buffer a whole event before they look at its type and lose on
+//! the way whether the format is readable by people; a flat structure reads fields as they come.
+//! Its price is a rule for later minor versions: a new event type may not give a known field
+//! another type.
 
 use std::fmt;
 

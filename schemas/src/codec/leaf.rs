@@ -140,7 +140,8 @@ impl Wire for Digest {
     }
 }
 
-/// A 64-bit hash: 16 hex digits in JSON (numbers beyond 2^53 do not survive there), uint64 in msgpack.
+/// A 64-bit hash: uint64 in msgpack, 16 hex digits in JSON (many readers of JSON round numbers
+/// beyond 2^53).
 pub(super) struct Hash64(pub(super) u64);
 
 impl Octets for Hash64 {

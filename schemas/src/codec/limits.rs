@@ -12,8 +12,8 @@ pub const JSON_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
 /// Nesting of one message. The schema needs 6; the rest is room for fields of later minor versions.
 pub const DEPTH_MAX: usize = 32;
 
-/// Events of one envelope. SGLang sends one event per page and may run with pages of one token, so a
-/// 128k prompt is 131 072 events in one batch; twice that.
+/// Events of one envelope. SGLang sends one event per page and may run with pages of one token, so
+/// a 128k prompt is 131 072 events in one batch; twice that.
 pub const EVENTS_MAX: usize = 262_144;
 
 /// Blocks, hashes or lists of extra keys of one event: a prompt of a million tokens in blocks of 4.

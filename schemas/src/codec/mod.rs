@@ -6,13 +6,16 @@
 //! - JSON writes hashes as lower-case hex; msgpack writes them as bin, and 64-bit ones as uint64.
 //! - An absent optional is a missing key. The one null is `parent`: null is the root, a missing key
 //!   means that the event does not tell. Readers take a null elsewhere for a missing key.
-//! - Readers ignore unknown fields and keep unknown words; another major version is refused by name.
-//! - Readers take memory only for what they have counted ([`limits`](self#constants)), and no error
-//!   shows a value of the message.
+//! - Readers ignore unknown fields and keep unknown words; another major version is refused by
+//!   name.
+//! - Readers take memory only for what they have counted, up to the limits below, and no error shows
+//!   a value of the message.
 
 mod envelope;
 mod error;
 mod event;
+#[cfg(test)]
+mod fields;
 mod leaf;
 mod limits;
 mod snapshot;
