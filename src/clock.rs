@@ -22,6 +22,11 @@ impl Clock {
         Tick(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
+    /// Time since the start, for measuring.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
     /// Returns when `deadline` has passed; never for `None`.
     pub async fn sleep_until(&self, deadline: Option<Tick>) {
         match deadline {

@@ -24,6 +24,8 @@ pub mod index;
 #[cfg(feature = "shell")]
 pub mod pipeline;
 pub mod recovery;
+#[cfg(feature = "shell")]
+pub mod telemetry;
 pub mod view;
 
 pub use kvbridge_adapters_api as api;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::builder::PossibleValuesParser;
-use kvbridge_schemas::{Digest, Engine, EngineKind, Envelope, Epoch, Replica, Trust, codec};
+use kvbridge_schemas::{Engine, EngineKind, Envelope, Epoch, Replica, Trust, codec};
 
 use super::{Console, Exit, examples};
 use crate::{
