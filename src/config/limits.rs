@@ -68,6 +68,10 @@ pub const MATCH_TOKEN_COUNT_MAX: u32 = 1_048_576;
 /// a 503. Too large: requests pile up behind a stuck driver.
 pub const COMMAND_QUEUE: u32 = 8;
 
+/// Snapshots read at a time. Too small: two consumers that start together wait for each other. Too
+/// large: each one holds a copy of a view. Full: the reader gets a 503.
+pub const SNAPSHOT_READER_COUNT_MAX: u32 = 4;
+
 /// Lines between a view and a snapshot's reader, in chunks of [`SNAPSHOT_CHUNK_RECORDS`].
 pub const SNAPSHOT_QUEUE_CHUNKS: u32 = 4;
 
