@@ -8,7 +8,8 @@
 //!
 //! - `config`: file, environment and flags → a proven configuration.
 //! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
-//! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames.
+//! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames;
+//!   `playback`: a recording as an engine.
 //! - `http`: the API of routers and operators.
 //! - `telemetry`: metrics and the log.
 //! - `clock`: the only place that reads time.
@@ -26,6 +27,8 @@ pub mod http;
 pub mod index;
 #[cfg(feature = "shell")]
 pub mod pipeline;
+#[cfg(feature = "shell")]
+pub mod playback;
 pub mod recovery;
 #[cfg(feature = "shell")]
 pub mod telemetry;

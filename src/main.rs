@@ -37,7 +37,10 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
     let mut out = BufWriter::new(io::stdout());
     let mut messages = io::stderr();
     let mut console = Console { out: &mut out, messages: &mut messages, out_is_terminal };
-    let exit = cli::execute(cli.command, &environment, &mut console)?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let exit = runtime.block_on(cli::execute(cli, &environment, &mut console))?;
+    // What still blocks (a standing read) must not hold up the end.
+    runtime.shutdown_background();
     out.flush().map_err(cli::CliError::from)?;
     Ok(exit)
 }

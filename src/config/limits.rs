@@ -81,6 +81,10 @@ pub const SNAPSHOT_CHUNK_RECORDS: u32 = 1024;
 /// How long an orderly stop may take. Too small: writers are cut off. Too large: Ctrl-C seems ignored.
 pub const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
+/// How long a played recording may take to be trusted after its last batch. Too small: a gap at its
+/// end is still being repaired. Too large: a wrong recording is waited for.
+pub const SETTLE_DEADLINE: Duration = Duration::from_secs(20);
+
 /// The bounds that an operator can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -2,6 +2,7 @@
 //! their sources is opened.
 
 use kvbridge_adapters_api::{Batch, Source};
+use kvbridge_adapters_zmq::SubscribeSettings;
 use kvbridge_schemas::EngineKind;
 
 use crate::{
@@ -34,6 +35,11 @@ pub fn decode(engine: &EngineKind, frames: &[Vec<u8>]) -> Decoding {
         let fault = format!("expected 3 frames (topic, seq, payload), {} came", frames.len());
         return Decoding { batch: None, faults: vec![fault] };
     };
+    decode_payload(engine, seq, payload)
+}
+
+/// Decodes one payload without any memory of others.
+pub fn decode_payload(engine: &EngineKind, seq: &[u8], payload: &[u8]) -> Decoding {
     match engine {
         #[cfg(feature = "vllm")]
         EngineKind::Vllm => vllm::decode(seq, payload),
@@ -72,6 +78,18 @@ pub fn open(config: &SourceConfig, limits: &Limits) -> Result<Opened, OpenError>
     }
 }
 
+/// The live subscription alone, for looking at an engine's frames.
+pub fn subscription(
+    config: &SourceConfig,
+    limits: &Limits,
+) -> Result<SubscribeSettings, OpenError> {
+    match &config.engine {
+        #[cfg(feature = "vllm")]
+        EngineKind::Vllm => Ok(vllm::subscription(config, limits)),
+        other => Err(OpenError::NotBuilt { engine: other.as_str().to_owned() }),
+    }
+}
+
 #[cfg(feature = "vllm")]
 mod vllm {
     use std::sync::Arc;
@@ -89,16 +107,21 @@ mod vllm {
         view::ViewSettings,
     };
 
-    pub(super) fn open(config: &SourceConfig, limits: &Limits) -> Opened {
-        let frame_bytes_max = usize::try_from(limits.frame_bytes_max).unwrap_or(usize::MAX);
-        let queue_count_max = usize::try_from(limits.source_queue_batches).unwrap_or(usize::MAX);
+    pub(super) fn subscription(config: &SourceConfig, limits: &Limits) -> SubscribeSettings {
         let endpoint = config.endpoint.to_string();
         let link = if config.bind { Link::Bind(endpoint) } else { Link::Connect(endpoint) };
         let mut subscribe = SubscribeSettings::new(link);
         subscribe.topic.clone_from(&config.topic);
         subscribe.retry = RetrySettings { first: limits.reconnect_min, max: limits.reconnect_max };
-        subscribe.frame_bytes_max = frame_bytes_max;
-        subscribe.queue.count_max = queue_count_max;
+        subscribe.frame_bytes_max = usize::try_from(limits.frame_bytes_max).unwrap_or(usize::MAX);
+        subscribe.queue.count_max =
+            usize::try_from(limits.source_queue_batches).unwrap_or(usize::MAX);
+        subscribe
+    }
+
+    pub(super) fn open(config: &SourceConfig, limits: &Limits) -> Opened {
+        let subscribe = subscription(config, limits);
+        let frame_bytes_max = subscribe.frame_bytes_max;
         let replay = config.replay.as_ref().map(|endpoint| {
             let mut replay = ReplaySettings::new(endpoint.to_string());
             replay.frame_bytes_max = frame_bytes_max;

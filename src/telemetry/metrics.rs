@@ -1,7 +1,7 @@
 //! Names, labels and handles of all metrics. Handles are made once per replica and kept: looking one
 //! up costs more than counting with it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use kvbridge_adapters_api::Loss;
 use kvbridge_schemas::{ReplicaKey, Tier, Trust};
@@ -9,6 +9,7 @@ use metrics::{Counter, Gauge, Histogram, Label, Unit, counter, gauge, histogram}
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Metric names, `kvbridge_<noun>_<unit>_total`.
 pub mod name {
@@ -70,6 +71,9 @@ pub mod label {
 const SECONDS_BUCKETS: [f64; 14] =
     [0.000_05, 0.000_2, 0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0];
 
+/// How often samples are folded into buckets: a few thousand samples each time.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
 /// The label value of every tier this version has no word for: theirs is not a closed set.
 const TIER_OTHER: &str = "other";
 
@@ -91,6 +95,16 @@ pub fn install_metrics() -> Result<PrometheusHandle, MetricsError> {
 /// A recorder that is not installed, for tests.
 pub fn build_metrics() -> Result<PrometheusRecorder, MetricsError> {
     Ok(builder()?.build_recorder())
+}
+
+/// Without upkeep, histograms that nobody scrapes grow without bound.
+pub async fn upkeep(render: PrometheusHandle, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(UPKEEP_EVERY) => render.run_upkeep(),
+        }
+    }
 }
 
 fn builder() -> Result<PrometheusBuilder, BuildError> {
@@ -219,7 +233,7 @@ impl ReplicaMetrics {
         for (resolution, count, duration) in &self.resyncs {
             if *resolution == trust {
                 count.increment(1);
-                duration.record(std::time::Duration::from_millis(blind_ms));
+                duration.record(Duration::from_millis(blind_ms));
             }
         }
     }

@@ -11,5 +11,5 @@ pub use facts::FactLog;
 pub use log::{LOG_DEFAULT, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
-    install_metrics, label, name,
+    install_metrics, label, name, upkeep,
 };

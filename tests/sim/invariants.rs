@@ -7,10 +7,7 @@ use kvbridge::{
     schemas::{Tier, Trust},
 };
 
-use crate::{
-    engine::Residency,
-    world::World,
-};
+use crate::{engine::Residency, world::World};
 
 /// A broken promise.
 #[derive(Debug)]
@@ -50,9 +47,7 @@ impl World {
         }
         // A source that cannot see its reconnects is believed as of its last audit, for a lease.
         let grace = self.limits.lease_ms + self.limits.audit_ms + self.limits.replay_deadline_ms;
-        if self.engine.profile.unproven
-            && self.hidden_at.is_some_and(|at| self.now - at <= grace)
-        {
+        if self.engine.profile.unproven && self.hidden_at.is_some_and(|at| self.now - at <= grace) {
             return Ok(());
         }
         Err(Violation::new(format!(

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use kvbridge::{
     api::{
-        AnswerPart, Attempt, Batch, Capabilities, Continuity, Drain, Removal, Replay, SnapshotIntro,
-        SnapshotRefusal, SnapshotSupport, SourceEvent,
+        AnswerPart, Attempt, Batch, Capabilities, Continuity, Drain, Removal, Replay,
+        SnapshotIntro, SnapshotRefusal, SnapshotSupport, SourceEvent,
     },
     recovery::{Action, Fact, Input, Limits, Planted, Recovery, Settings, Tick, TrustReason},
     schemas::{Epoch, Projection, Scope, Seq, Tier, TierTrust, Trust},
@@ -374,7 +374,9 @@ fn brief(input: &Input) -> String {
         Input::Source(SourceEvent::Answer { attempt, part: AnswerPart::Batch(batch) }) => {
             format!("answer {attempt} batch {}", batch.seq)
         }
-        Input::Source(SourceEvent::Answer { attempt, part }) => format!("answer {attempt} {part:?}"),
+        Input::Source(SourceEvent::Answer { attempt, part }) => {
+            format!("answer {attempt} {part:?}")
+        }
         other => format!("{other:?}"),
     }
 }
