@@ -380,3 +380,7 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

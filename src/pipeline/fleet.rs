@@ -123,7 +123,7 @@ impl Fleet {
     }
 
     /// Where drivers say what they applied.
-    pub(super) fn events_sender(&self) -> broadcast::Sender<FleetEvent> {
+    pub(crate) fn events_sender(&self) -> broadcast::Sender<FleetEvent> {
         self.events.clone()
     }
 }

@@ -2,3 +2,4 @@
 
 mod check_config;
 mod decode;
+mod program;
