@@ -235,12 +235,13 @@ impl TailArgs {
             hash: batch.hash,
             events: batch.events,
         };
-        let value = if self.tokens {
-            codec::to_json(&envelope)
+        let (value, text): (fn(&Envelope) -> Value, fn(&Envelope) -> String) = if self.tokens {
+            (codec::to_json, codec::to_json_string)
         } else {
-            codec::to_json_redacted(&envelope)
+            (codec::to_json_redacted, codec::to_json_redacted_string)
         };
-        let text = if console.out_is_terminal { pretty::line(&value) } else { value.to_string() };
+        let text =
+            if console.out_is_terminal { pretty::line(&value(&envelope)) } else { text(&envelope) };
         console.line(&text)?;
         console.out.flush()
     }

@@ -56,7 +56,7 @@ impl Reader {
         };
         match received {
             Ok(FleetEvent::Applied(envelope)) => {
-                let json = codec::to_json_redacted(&*envelope).to_string();
+                let json = codec::to_json_redacted_string(&*envelope);
                 Some(Event::default().event("envelope").data(json))
             }
             Ok(FleetEvent::Standing(key, replica, status)) => {

@@ -1,8 +1,10 @@
 //! The only place that names engines: which are built in, how their frames decode, and how one of
 //! their sources is opened.
 
+use std::sync::Arc;
+
 use kvbridge_adapters_api::{Batch, Source};
-use kvbridge_adapters_zmq::SubscribeSettings;
+use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 use kvbridge_schemas::EngineKind;
 
 use crate::{
@@ -56,6 +58,8 @@ pub struct Opened {
     pub source: Box<dyn Source>,
     /// What the fold depends on.
     pub view: ViewSettings,
+    /// What the sockets count.
+    pub counters: Arc<Counters>,
 }
 
 /// Why a source was not opened.
@@ -140,8 +144,8 @@ mod vllm {
         let decoder = Frames(Decoder::new(decoder_limits, config.ignore_tags.clone()));
         let settings = ZmqSettings { subscribe, replay };
         let counters = Arc::new(Counters::default());
-        let source = ZmqSource::spawn(settings, capabilities, decoder, counters);
-        Opened { source: Box::new(source), view }
+        let source = ZmqSource::spawn(settings, capabilities, decoder, Arc::clone(&counters));
+        Opened { source: Box::new(source), view, counters }
     }
 
     /// Joins the engine's decoder to the sockets, which know no engine.

@@ -6,6 +6,7 @@
 mod facts;
 mod log;
 mod metrics;
+mod sources;
 
 pub use facts::FactLog;
 pub use log::{LOG_DEFAULT, LOG_VARIABLE, LogError, start_log};
@@ -13,3 +14,4 @@ pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
     install_metrics, label, name, upkeep,
 };
+pub use sources::SourceMetrics;
