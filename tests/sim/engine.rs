@@ -7,7 +7,8 @@ use kvbridge::{
     api::{Batch, Loss},
     schemas::{
         BlockHash, ClearCause, Cleared, Epoch, Event, Group, GroupKind, HashInfo, HashScheme,
-        Parent, Place, Removed, Scope, Seq, Stored, StoredBlock, Tier, Tokens, content_hash, digest,
+        Parent, Place, Removed, Scope, Seq, Stored, StoredBlock, Tier, Tokens, content_hash,
+        digest,
     },
 };
 
@@ -38,6 +39,7 @@ pub(crate) struct Quirks {
     pub(crate) lose_store: bool,
     pub(crate) unknown_tag: bool,
     pub(crate) clear: bool,
+    pub(crate) repair: bool,
 }
 
 /// The model engine.
@@ -119,15 +121,20 @@ impl Engine {
             self.rng = Rng::new(self.life_seed ^ (self.life as u64) << 32 ^ 1);
         }
         let mut events = Vec::new();
+        if quirks.repair && self.profile.epoch_on_wire {
+            // A bridge between the engine and us lost history: it clears, the engine does not.
+            events.push(Event::Cleared(Cleared { scope: Scope::All, cause: ClearCause::Repair }));
+            self.spoiled = true;
+        }
         if quirks.clear {
             self.held.retain(|(_, tier, _), _| *tier != Tier::Device);
             self.order.clear();
             events.push(cleared());
         }
         self.serve_prompt(&mut events);
-        let lost_index = quirks.lose_store.then(|| {
-            events.iter().position(|event| matches!(event, Event::Stored(_)))
-        });
+        let lost_index = quirks
+            .lose_store
+            .then(|| events.iter().position(|event| matches!(event, Event::Stored(_))));
         let mut loss = Loss::Nothing;
         if let Some(Some(index)) = lost_index {
             events.remove(index);
@@ -241,7 +248,14 @@ impl Engine {
         }
     }
 
-    fn flush_run(&self, run: &mut Vec<u64>, chain: u64, end: u64, group: u32, out: &mut Vec<Event>) {
+    fn flush_run(
+        &self,
+        run: &mut Vec<u64>,
+        chain: u64,
+        end: u64,
+        group: u32,
+        out: &mut Vec<Event>,
+    ) {
         if run.is_empty() {
             return;
         }
@@ -289,9 +303,8 @@ fn cleared() -> Event {
 }
 
 fn place(tier: Tier, group: u32, groups: u32, kind: bool) -> Place {
-    let kind = kind.then(|| {
-        if group == 0 { GroupKind::FullAttention } else { GroupKind::SlidingWindow }
-    });
+    let kind =
+        kind.then(|| if group == 0 { GroupKind::FullAttention } else { GroupKind::SlidingWindow });
     let group = (groups > 1).then_some(Group { index: group, kind, window: None });
     Place { group, ..Place::of(tier) }
 }
@@ -302,7 +315,11 @@ fn stored(parent: Parent, hashes: Vec<u64>, tier: Tier, group: u32, groups: u32)
     Event::Stored(Stored {
         parent,
         block_size: if told { 2 } else { 0 },
-        tokens: Tokens(if told { hashes.iter().flat_map(|h| tokens(*h)).collect() } else { vec![] }),
+        tokens: Tokens(if told {
+            hashes.iter().flat_map(|h| tokens(*h)).collect()
+        } else {
+            vec![]
+        }),
         blocks: hashes
             .iter()
             .map(|hash| StoredBlock {
