@@ -3,12 +3,35 @@
 //! - [`recovery`]: PURE. One replica's state machine: gap, replay, snapshot, epoch, trust.
 //! - [`view`]: PURE. The fold of one replica's events: which blocks it holds, where, how often.
 //! - [`index`]: PURE. All views together, answering prefix queries.
-//! - [`pipeline`]: SHELL. What moves events between the world and the pure parts.
+//!
+//! With the feature `shell` (on by default), everything that touches the world:
+//!
+//! - `config`: file, environment and flags → a proven configuration.
+//! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
+//! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames;
+//!   `playback`: a recording as an engine.
+//! - `http`: the API of routers and operators.
+//! - `telemetry`: metrics and the log.
+//! - `clock`: the only place that reads time.
 
+#[cfg(feature = "shell")]
+pub mod capture;
+#[cfg(feature = "shell")]
+pub mod cli;
+#[cfg(feature = "shell")]
+pub mod clock;
+#[cfg(feature = "shell")]
+pub mod config;
+#[cfg(feature = "shell")]
+pub mod http;
 pub mod index;
 #[cfg(feature = "shell")]
 pub mod pipeline;
+#[cfg(feature = "shell")]
+pub mod playback;
 pub mod recovery;
+#[cfg(feature = "shell")]
+pub mod telemetry;
 pub mod view;
 
 pub use kvbridge_adapters_api as api;

@@ -4,7 +4,8 @@ use xxhash_rust::xxh3;
 
 use crate::Digest;
 
-/// Seed of the content hash: the one Dynamo, SMG and Mooncake's RFC use, so that theirs and ours agree.
+/// Seed of the content hash: the one Dynamo, SMG and Mooncake's RFC use, so that theirs and ours
+/// agree.
 pub const CONTENT_SEED: u64 = 1337;
 
 /// Tokens hashed from the stack; a larger block goes through the streaming hasher.

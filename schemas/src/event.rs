@@ -107,8 +107,8 @@ pub struct Stored {
     pub parent: Parent,
     /// Tokens per block.
     pub block_size: u32,
-    /// The engine's token ids, flat. Block i owns `tokens[i*block_size..(i+1)*block_size]` only when
-    /// the lengths match exactly; otherwise the store is sparse and no block has `content`.
+    /// The engine's token ids, flat. Block i owns `tokens[i*block_size..(i+1)*block_size]` only
+    /// when the lengths match exactly; otherwise the store is sparse and no block has `content`.
     pub tokens: Tokens,
     /// The blocks, in order.
     pub blocks: Vec<StoredBlock>,
@@ -182,6 +182,24 @@ pub enum ClearCause {
     Engine,
     /// A bridge dropped what it could not prove.
     Repair,
+}
+
+impl ClearCause {
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ClearCause::Engine => "engine",
+            ClearCause::Repair => "repair",
+        }
+    }
+
+    /// The cause of that name. A word this version does not know proves nothing: a repair.
+    pub fn from_name(name: &str) -> ClearCause {
+        match name {
+            "engine" => ClearCause::Engine,
+            _ => ClearCause::Repair,
+        }
+    }
 }
 
 /// Everything in a scope is gone.

@@ -64,6 +64,8 @@ impl Replica {
 }
 
 /// `<model>.<instance>.<rank>`, every byte outside `[A-Za-z0-9_-]` of each part written `=XX`.
+///
+/// An empty part is a lone `=`: a subject may not hold an empty token.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplicaKey(Arc<str>);
 
@@ -86,7 +88,7 @@ impl ReplicaKey {
             instance: unescape(instance)?,
             rank: unescape(rank)?.parse().map_err(|_| KeyError::Rank)?,
         };
-        // One replica, one spelling: `=41` for `A` or a rank `007` would make two names of one cache.
+        // One replica, one spelling: `=41` for `A` or a rank `007` would be a second name of one cache.
         if replica.key().as_str() == text { Ok(replica) } else { Err(KeyError::NotCanonical) }
     }
 }
@@ -117,7 +119,10 @@ pub enum KeyError {
     NotCanonical,
 }
 
-fn escape(part: &str, out: &mut String) {
+pub(crate) fn escape(part: &str, out: &mut String) {
+    if part.is_empty() {
+        out.push('=');
+    }
     for byte in part.bytes() {
         if byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-' {
             out.push(char::from(byte));
@@ -128,6 +133,9 @@ fn escape(part: &str, out: &mut String) {
 }
 
 fn unescape(part: &str) -> Result<String, KeyError> {
+    if part == "=" {
+        return Ok(String::new());
+    }
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.bytes();
     while let Some(byte) = rest.next() {

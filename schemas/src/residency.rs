@@ -27,6 +27,17 @@ impl Tier {
         }
     }
 
+    /// The tier of that name; an unknown one is kept as [`Tier::Other`].
+    pub fn from_name(name: &str) -> Tier {
+        match name {
+            "device" => Tier::Device,
+            "host" => Tier::Host,
+            "disk" => Tier::Disk,
+            "external" => Tier::External,
+            other => Tier::Other(other.to_owned()),
+        }
+    }
+
     /// A tier whose engines never announce removals is a hint: off in matches unless asked for,
     /// and never part of `exact`.
     pub fn is_hint(&self) -> bool {

@@ -1,5 +1,7 @@
 //! A whole view at one cursor.
 
+use std::fmt;
+
 use crate::{BlockHash, BusSeq, Digest, Epoch, Group, Parent, Replica, Seq, Tier, Trust};
 
 /// What a snapshot is of, ahead of its records.
@@ -22,7 +24,7 @@ pub struct SnapshotHeader {
 }
 
 /// One (block, tier, group) with everything the fold's future depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "four independent facts of one block")]
 pub struct SnapshotRecord {
     /// The block.
@@ -53,4 +55,25 @@ pub struct SnapshotRecord {
     pub parked: bool,
     /// Told by a source that never announces removals, in a tier that otherwise is proven.
     pub hint: bool,
+}
+
+impl fmt::Debug for SnapshotRecord {
+    // A salt is a customer's secret, as in a store.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SnapshotRecord")
+            .field("hash", &self.hash)
+            .field("parent", &self.parent)
+            .field("content", &self.content)
+            .field("block_size", &self.block_size)
+            .field("tier", &self.tier)
+            .field("group", &self.group)
+            .field("count", &self.count)
+            .field("lora", &self.lora)
+            .field("salt", &self.salt.as_ref().map(|_| "***"))
+            .field("partial", &self.partial)
+            .field("bigram", &self.bigram)
+            .field("parked", &self.parked)
+            .field("hint", &self.hint)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,5 +1,17 @@
-//! SHELL. What moves events between the world and the pure parts.
+//! SHELL. One task per replica, from a source to the view, the index and the readers of events.
+//!
+//! `start` builds what a configuration names, `driver` is the task of one replica, `fleet` is how the
+//! rest of the program sees all of them, `registry` alone knows which engines there are.
 
+mod driver;
+mod fleet;
 mod index_writers;
+pub mod registry;
+mod shutdown;
+mod start;
 
+pub use driver::{Driver, DriverParts, Outputs};
+pub use fleet::{AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, ViewCut};
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};
+pub use shutdown::Tasks;
+pub use start::{Pipeline, StartError, start};

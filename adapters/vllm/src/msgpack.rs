@@ -1,0 +1,318 @@
+//! A cursor over msgpack bytes. It never allocates for what a header claims, only for what is there,
+//! and it needs no stack: values are skipped by counting, so any depth of nesting costs nothing.
+
+use crate::fault::Reason;
+
+/// Where the reader stands. A copy is a bookmark.
+#[derive(Clone, Copy)]
+pub(crate) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+/// The type of the next value, as far as a caller has to choose by it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Nil,
+    Int,
+    Float,
+    Text,
+    Bytes,
+    Array,
+    Map,
+    Other,
+}
+
+impl Kind {
+    fn of(marker: u8) -> Kind {
+        match marker {
+            0xc0 => Kind::Nil,
+            0x00..=0x7f | 0xcc..=0xd3 | 0xe0..=0xff => Kind::Int,
+            0xca | 0xcb => Kind::Float,
+            0xa0..=0xbf | 0xd9..=0xdb => Kind::Text,
+            0xc4..=0xc6 => Kind::Bytes,
+            0x90..=0x9f | 0xdc | 0xdd => Kind::Array,
+            0x80..=0x8f | 0xde | 0xdf => Kind::Map,
+            0xc1..=0xc3 | 0xc7..=0xc9 | 0xd4..=0xd8 => Kind::Other,
+        }
+    }
+}
+
+/// An integer of any width and sign.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Int {
+    Unsigned(u64),
+    Negative(i64),
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
+        Cursor { rest: bytes }
+    }
+
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(crate) fn kind(&self) -> Result<Kind, Reason> {
+        self.rest.first().map(|marker| Kind::of(*marker)).ok_or(Reason::Truncated)
+    }
+
+    /// Takes a nil, if one is next.
+    #[inline]
+    pub(crate) fn nil(&mut self) -> bool {
+        match self.rest.split_first() {
+            Some((0xc0, rest)) => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// An array's length; never more than the bytes that are left could hold.
+    #[inline]
+    pub(crate) fn array(&mut self) -> Result<usize, Reason> {
+        let count = match self.marker()? {
+            marker @ 0x90..=0x9f => usize::from(marker & 0x0f),
+            0xdc => self.length::<2>()?,
+            0xdd => self.length::<4>()?,
+            _ => return Err(Reason::WrongType),
+        };
+        if count > self.rest.len() { Err(Reason::Truncated) } else { Ok(count) }
+    }
+
+    /// A map's length in pairs; never more than the bytes that are left could hold.
+    #[inline]
+    pub(crate) fn map(&mut self) -> Result<usize, Reason> {
+        // vLLM 0.33 writes map16 headers for 8 pairs: its encoder sizes by the declared fields.
+        let pairs = match self.marker()? {
+            marker @ 0x80..=0x8f => usize::from(marker & 0x0f),
+            0xde => self.length::<2>()?,
+            0xdf => self.length::<4>()?,
+            _ => return Err(Reason::WrongType),
+        };
+        if pairs > self.rest.len() / 2 { Err(Reason::Truncated) } else { Ok(pairs) }
+    }
+
+    /// A text's bytes, not yet checked to be UTF-8.
+    #[inline]
+    pub(crate) fn text_bytes(&mut self) -> Result<&'a [u8], Reason> {
+        let count = match self.marker()? {
+            marker @ 0xa0..=0xbf => usize::from(marker & 0x1f),
+            0xd9 => self.length::<1>()?,
+            0xda => self.length::<2>()?,
+            0xdb => self.length::<4>()?,
+            _ => return Err(Reason::WrongType),
+        };
+        self.take(count)
+    }
+
+    /// A text of at most `max` bytes.
+    pub(crate) fn text(&mut self, max: usize) -> Result<&'a str, Reason> {
+        let bytes = self.text_bytes()?;
+        if bytes.len() > max {
+            return Err(Reason::TooLong);
+        }
+        std::str::from_utf8(bytes).map_err(|_| Reason::NotUtf8)
+    }
+
+    /// A byte string.
+    #[inline]
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Reason> {
+        let count = match self.marker()? {
+            0xc4 => self.length::<1>()?,
+            0xc5 => self.length::<2>()?,
+            0xc6 => self.length::<4>()?,
+            _ => return Err(Reason::WrongType),
+        };
+        self.take(count)
+    }
+
+    /// An integer.
+    #[inline]
+    pub(crate) fn int(&mut self) -> Result<Int, Reason> {
+        Ok(match self.marker()? {
+            marker @ 0x00..=0x7f => Int::Unsigned(u64::from(marker)),
+            0xcf => Int::Unsigned(u64::from_be_bytes(self.chunk()?)),
+            0xce => Int::Unsigned(u64::from(u32::from_be_bytes(self.chunk()?))),
+            0xcd => Int::Unsigned(u64::from(u16::from_be_bytes(self.chunk()?))),
+            0xcc => Int::Unsigned(u64::from(u8::from_be_bytes(self.chunk()?))),
+            0xd3 => signed(i64::from_be_bytes(self.chunk()?)),
+            0xd2 => signed(i64::from(i32::from_be_bytes(self.chunk()?))),
+            0xd1 => signed(i64::from(i16::from_be_bytes(self.chunk()?))),
+            0xd0 => signed(i64::from(i8::from_be_bytes(self.chunk()?))),
+            marker @ 0xe0..=0xff => signed(i64::from(i8::from_be_bytes([marker]))),
+            _ => return Err(Reason::WrongType),
+        })
+    }
+
+    /// An integer that fits `u32`.
+    #[inline]
+    pub(crate) fn u32(&mut self) -> Result<u32, Reason> {
+        match self.int()? {
+            Int::Unsigned(value) => u32::try_from(value).map_err(|_| Reason::OutOfRange),
+            Int::Negative(_) => Err(Reason::OutOfRange),
+        }
+    }
+
+    /// An integer that fits `i64`.
+    pub(crate) fn i64(&mut self) -> Result<i64, Reason> {
+        match self.int()? {
+            Int::Unsigned(value) => i64::try_from(value).map_err(|_| Reason::OutOfRange),
+            Int::Negative(value) => Ok(value),
+        }
+    }
+
+    /// A float of either width.
+    pub(crate) fn float(&mut self) -> Result<f64, Reason> {
+        match self.marker()? {
+            0xcb => Ok(f64::from_be_bytes(self.chunk()?)),
+            0xca => Ok(f64::from(f32::from_be_bytes(self.chunk()?))),
+            _ => Err(Reason::WrongType),
+        }
+    }
+
+    /// Appends `count` integers that fit `u32`.
+    pub(crate) fn u32s(&mut self, count: usize, out: &mut Vec<u32>) -> Result<(), Reason> {
+        let mut left = count;
+        let mut values = [0; WINDOW];
+        while left > 0 {
+            let (read, width) = narrow(self.rest, left, &mut values);
+            if read == 0 {
+                // Near the end of the payload, an unusual width, or no number at all.
+                out.push(self.u32()?);
+                left -= 1;
+                continue;
+            }
+            out.extend_from_slice(values.get(..read).unwrap_or_default());
+            self.take(width)?;
+            left -= read;
+        }
+        Ok(())
+    }
+
+    /// Passes over one value with everything in it.
+    pub(crate) fn skip(&mut self) -> Result<(), Reason> {
+        let mut pending = 1_usize;
+        while pending > 0 {
+            pending -= 1;
+            let (bytes, values) = self.extent()?;
+            self.take(bytes)?;
+            pending = pending.saturating_add(values);
+            // Each value needs a byte: a claim beyond that ends here and not after a long walk.
+            if pending > self.rest.len() {
+                return Err(Reason::Truncated);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a header: how many bytes and how many values follow it.
+    fn extent(&mut self) -> Result<(usize, usize), Reason> {
+        Ok(match self.marker()? {
+            0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff => (0, 0),
+            marker @ 0x80..=0x8f => (0, 2 * usize::from(marker & 0x0f)),
+            marker @ 0x90..=0x9f => (0, usize::from(marker & 0x0f)),
+            marker @ 0xa0..=0xbf => (usize::from(marker & 0x1f), 0),
+            0xc1 => return Err(Reason::Reserved),
+            0xcc | 0xd0 => (1, 0),
+            0xcd | 0xd1 | 0xd4 => (2, 0),
+            0xd5 => (3, 0),
+            0xca | 0xce | 0xd2 => (4, 0),
+            0xd6 => (5, 0),
+            0xcb | 0xcf | 0xd3 => (8, 0),
+            0xd7 => (9, 0),
+            0xd8 => (17, 0),
+            0xc4 | 0xd9 => (self.length::<1>()?, 0),
+            0xc5 | 0xda => (self.length::<2>()?, 0),
+            0xc6 | 0xdb => (self.length::<4>()?, 0),
+            0xc7 => (self.length::<1>()?.saturating_add(1), 0),
+            0xc8 => (self.length::<2>()?.saturating_add(1), 0),
+            0xc9 => (self.length::<4>()?.saturating_add(1), 0),
+            0xdc => (0, self.length::<2>()?),
+            0xdd => (0, self.length::<4>()?),
+            0xde => (0, self.length::<2>()?.saturating_mul(2)),
+            0xdf => (0, self.length::<4>()?.saturating_mul(2)),
+        })
+    }
+
+    #[inline]
+    fn marker(&mut self) -> Result<u8, Reason> {
+        let (marker, rest) = self.rest.split_first().ok_or(Reason::Truncated)?;
+        self.rest = rest;
+        Ok(*marker)
+    }
+
+    #[inline]
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Reason> {
+        let (chunk, rest) = self.rest.split_first_chunk::<N>().ok_or(Reason::Truncated)?;
+        self.rest = rest;
+        Ok(*chunk)
+    }
+
+    #[inline]
+    fn length<const N: usize>(&mut self) -> Result<usize, Reason> {
+        let bytes = self.chunk::<N>()?;
+        Ok(bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
+    }
+
+    #[inline]
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Reason> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Reason::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+}
+
+#[inline]
+fn signed(value: i64) -> Int {
+    u64::try_from(value).map_or(Int::Negative(value), Int::Unsigned)
+}
+
+/// Bytes looked at together by [`narrow`].
+const WINDOW: usize = 64;
+
+/// Reads up to `max` integers of the usual widths (fixint, u8, u16, u32) out of the next bytes: how
+/// many it read into `values`, and how many bytes they took. It stops at any other marker.
+///
+/// Prompts are most of the payload. Ids below and above 65536 alternate at random in them, so that a
+/// branch on the width is mispredicted for every second token. There is none here: how far it is from
+/// each byte to the next value, if one starts there, is computed for all bytes at once (in vectors),
+/// and the walk from value to value is one load and one addition each.
+#[inline]
+fn narrow(rest: &[u8], max: usize, values: &mut [u32; WINDOW]) -> (usize, usize) {
+    let Some(window) = rest.first_chunk::<{ WINDOW + 8 }>() else { return (0, 0) };
+    let mut steps = [0_u8; WINDOW];
+    for (step, byte) in steps.iter_mut().zip(window) {
+        *step = match *byte {
+            0x00..=0x7f => 1,
+            0xcc => 2,
+            0xcd => 3,
+            0xce => 5,
+            _ => 0,
+        };
+    }
+    let (mut read, mut at) = (0, 0);
+    for value in values.iter_mut().take(max) {
+        let (Some(step), Some(word)) =
+            (steps.get(at), window.get(at..).and_then(<[u8]>::first_chunk::<8>))
+        else {
+            break;
+        };
+        if *step == 0 {
+            break;
+        }
+        let word = u64::from_be_bytes(*word);
+        // A fixint is its own marker; else the value is the 1, 2 or 4 bytes after it.
+        let (body, bits) = match *step {
+            1 => (word, 8),
+            step => (word << 8, 8 * (u32::from(step) - 1)),
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "at most 32 bits are left")]
+        let narrowed = (body >> (64 - bits)) as u32;
+        *value = narrowed;
+        at += usize::from(*step);
+        read += 1;
+    }
+    (read, at)
+}

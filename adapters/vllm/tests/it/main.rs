@@ -1,0 +1,32 @@
+//! vLLM's messages, from bytes to batches.
+
+mod fixtures;
+mod hostile;
+mod meaning;
+mod pack;
+mod tolerance;
+
+use kvbridge_adapters_vllm::{Decoded, DecodedBatch, Decoder};
+use kvbridge_schemas::{Event, Stored};
+
+/// Decodes a payload under seq 7 with the default limits.
+fn decode(payload: &[u8]) -> DecodedBatch {
+    decode_with(&Decoder::default(), payload)
+}
+
+fn decode_with(decoder: &Decoder, payload: &[u8]) -> DecodedBatch {
+    match decoder.decode(&7_u64.to_be_bytes(), payload) {
+        Ok(Decoded::Batch(decoded)) => decoded,
+        other => panic!("expected a batch: {other:?}"),
+    }
+}
+
+/// The one store of a batch without losses.
+fn only_store(event: pack::V) -> Stored {
+    let decoded = decode(&pack::batch([event]).pack());
+    assert_eq!((&decoded.body, decoded.faults.as_slice()), (&None, &[][..]));
+    match <[Event; 1]>::try_from(decoded.batch.events) {
+        Ok([Event::Stored(stored)]) => stored,
+        other => panic!("expected one store: {other:?}"),
+    }
+}

@@ -1,0 +1,38 @@
+//! What the socket tasks count. The shell reads it and makes metrics of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts since the start; they only grow. Shared between the tasks of one source.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Live messages received, also those dropped later.
+    pub frames: AtomicU64,
+    /// Their bytes.
+    pub bytes: AtomicU64,
+    /// Messages of a wrong shape, live or in a replay.
+    pub malformed: AtomicU64,
+    /// Live messages dropped because our own queue was full.
+    pub overflowed: AtomicU64,
+    /// Live connections made. The first one is no reconnect.
+    pub attached: AtomicU64,
+    /// Live connections that could not be made.
+    pub connect_failed: AtomicU64,
+    /// Replay requests started.
+    pub replays: AtomicU64,
+    /// Messages received in replays.
+    pub replay_frames: AtomicU64,
+    /// Replays that ended without an end marker.
+    pub replays_failed: AtomicU64,
+}
+
+impl Counters {
+    /// Adds one and says how many there are.
+    pub(crate) fn one(counter: &AtomicU64) -> u64 {
+        counter.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Adds a size.
+    pub(crate) fn add(counter: &AtomicU64, amount: usize) {
+        counter.fetch_add(u64::try_from(amount).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}

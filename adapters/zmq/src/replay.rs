@@ -1,0 +1,274 @@
+//! The replay client: one fresh DEALER per request, read by a task of its own into a bounded spool.
+//!
+//! The protocol has no end of range, no error reply and no acknowledgement: a malformed request is
+//! answered with nothing, a ROUTER drops silently when our pipe is full, and the library's DEALER
+//! does not reconnect. So a request owns its socket and its deadlines, reads as fast as it can, and
+//! every way it can end is said. A REQ would get the first reply only; it is never used.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{StreamExt, channel::mpsc};
+use kvbridge_adapters_api::Attempt;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout, timeout_at},
+};
+use tracing::debug;
+use zeromq::{
+    DealerSocket, Socket, SocketEvent, SocketOptions, SocketRecv, SocketSend, ZmqMessage,
+};
+
+use crate::{
+    counters::Counters,
+    fifo::{CloseOnDrop, Fifo, QueueLimits},
+    frame::{FRAME_BYTES_MAX, FrameError, ReplayFrame, SeqFrame, parse_replay},
+    subscribe::CONNECT_TIMEOUT,
+};
+
+/// No reply for so long ends the request. An idle engine looks for requests every 100 ms; a busy
+/// one between batches. A lost end marker is only seen by this.
+pub const PROGRESS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What one answer may keep waiting: more than an engine's default journal of 10 000 batches, whose
+/// whole answer comes at once and is lost where we do not read. When it is full the request ends
+/// and the core asks again from where it is.
+pub const SPOOL_LIMITS: QueueLimits =
+    QueueLimits { count_max: 16_384, bytes_max: 256 * 1024 * 1024 };
+
+/// How to ask for a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplaySettings {
+    /// The engine's ROUTER.
+    pub endpoint: String,
+    /// Bounds TCP connect, greeting and READY together; also how soon a wrong port is known.
+    pub connect_timeout: Duration,
+    /// See [`PROGRESS_TIMEOUT`].
+    pub progress_timeout: Duration,
+    /// Larger frames end the request.
+    pub frame_bytes_max: usize,
+    /// What waits for the consumer.
+    pub spool: QueueLimits,
+}
+
+impl ReplaySettings {
+    /// The defaults for an endpoint.
+    pub fn new(endpoint: impl Into<String>) -> ReplaySettings {
+        ReplaySettings {
+            endpoint: endpoint.into(),
+            connect_timeout: CONNECT_TIMEOUT,
+            progress_timeout: PROGRESS_TIMEOUT,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            spool: SPOOL_LIMITS,
+        }
+    }
+}
+
+/// Why a replay ended without an end marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum ReplayFailure {
+    /// Nothing listens there, or what listens is not a ROUTER.
+    #[error("the replay socket could not be connected")]
+    Connect,
+    /// The request could not be sent.
+    #[error("the request could not be sent")]
+    Send,
+    /// No reply came for the progress time.
+    #[error("no reply came for {waited_ms} ms")]
+    Silent {
+        /// How long was waited.
+        waited_ms: u64,
+    },
+    /// The peer closed before the end marker.
+    #[error("the peer closed before the end marker")]
+    Closed,
+    /// Reading failed: reset, or bytes that are not the protocol.
+    #[error("receiving failed")]
+    Receive,
+    /// A reply of a wrong shape: what else it holds can not be trusted.
+    #[error("malformed reply: {0}")]
+    Malformed(FrameError),
+    /// The consumer was too slow for the spool.
+    #[error("the spool is full")]
+    SpoolFull,
+    /// The reading task ended without a word.
+    #[error("the reading task ended")]
+    Aborted,
+}
+
+/// Part of an answer. `End` and `Failed` are the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplayPart {
+    /// One batch of the journal.
+    Frame {
+        /// The seq.
+        seq_frame: SeqFrame,
+        /// The engine's bytes, unread.
+        payload: Bytes,
+    },
+    /// The end marker.
+    End,
+    /// Over without an end marker.
+    Failed {
+        /// Why.
+        reason: ReplayFailure,
+    },
+}
+
+/// At most one open request.
+#[derive(Debug)]
+pub struct ReplayClient {
+    settings: ReplaySettings,
+    counters: Arc<Counters>,
+    open: Option<OpenRequest>,
+}
+
+#[derive(Debug)]
+struct OpenRequest {
+    attempt: Attempt,
+    spool: Arc<Fifo<ReplayPart>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl ReplayClient {
+    /// A client with no open request.
+    pub fn new(settings: ReplaySettings, counters: Arc<Counters>) -> ReplayClient {
+        ReplayClient { settings, counters, open: None }
+    }
+
+    /// Asks for everything from `start` on, in place of whatever was open. Must be called inside a
+    /// tokio runtime.
+    pub fn start(&mut self, attempt: Attempt, start: u64) {
+        self.cancel();
+        Counters::one(&self.counters.replays);
+        let spool = Arc::new(Fifo::new());
+        let request = Request {
+            settings: self.settings.clone(),
+            counters: Arc::clone(&self.counters),
+            spool: Arc::clone(&spool),
+            start,
+        };
+        self.open = Some(OpenRequest { attempt, spool, task: tokio::spawn(request.run()) });
+    }
+
+    /// Stops reading; what was read is thrown away.
+    pub fn cancel(&mut self) {
+        self.open = None;
+    }
+
+    /// The next part of the open answer; waits for ever when none is open. Cancel-safe.
+    pub async fn next(&mut self) -> (Attempt, ReplayPart) {
+        let Some(open) = &self.open else { return pending().await };
+        let attempt = open.attempt;
+        let aborted = ReplayPart::Failed { reason: ReplayFailure::Aborted };
+        let part = open.spool.pop().await.unwrap_or(aborted);
+        if !matches!(part, ReplayPart::Frame { .. }) {
+            self.open = None;
+        }
+        (attempt, part)
+    }
+}
+
+/// The task's side of one request.
+struct Request {
+    settings: ReplaySettings,
+    counters: Arc<Counters>,
+    spool: Arc<Fifo<ReplayPart>>,
+    start: u64,
+}
+
+impl Request {
+    async fn run(self) {
+        let _close = CloseOnDrop(Arc::clone(&self.spool));
+        let last = match self.read_all().await {
+            Ok(()) => ReplayPart::End,
+            Err(reason) => {
+                Counters::one(&self.counters.replays_failed);
+                debug!(%reason, start = self.start, "replay failed");
+                ReplayPart::Failed { reason }
+            }
+        };
+        self.spool.edit(|items| items.push_reserved(last));
+    }
+
+    /// Ok = the end marker came. The socket is closed when this returns, so a ROUTER whose answer
+    /// is no longer wanted stops being read at once.
+    async fn read_all(&self) -> Result<(), ReplayFailure> {
+        let (mut socket, mut monitor) = self.ask().await?;
+        let mut deadline = Instant::now() + self.settings.progress_timeout;
+        loop {
+            let next = timeout_at(deadline, receive(&mut socket, &mut monitor)).await;
+            let frames = next.map_err(|_| self.silent())??;
+            let frame = parse_replay(frames, self.settings.frame_bytes_max).map_err(|error| {
+                Counters::one(&self.counters.malformed);
+                ReplayFailure::Malformed(error)
+            })?;
+            deadline = Instant::now() + self.settings.progress_timeout;
+            match frame {
+                ReplayFrame::End => return Ok(()),
+                ReplayFrame::Batch { seq_frame, payload } => self.keep(seq_frame, payload)?,
+            }
+        }
+    }
+
+    /// A fresh socket with the request sent.
+    async fn ask(&self) -> Result<(DealerSocket, mpsc::Receiver<SocketEvent>), ReplayFailure> {
+        let mut options = SocketOptions::default();
+        options.connect_timeout(self.settings.connect_timeout);
+        let mut socket = DealerSocket::with_options(options);
+        let monitor = socket.monitor();
+        if let Err(error) = socket.connect(&self.settings.endpoint).await {
+            debug!(%error, "replay socket cannot connect");
+            return Err(ReplayFailure::Connect);
+        }
+        // Exactly two frames: with the identity the ROUTER adds that makes three, and an engine
+        // ignores a request of any other count without a reply.
+        let mut request = ZmqMessage::from(Bytes::new());
+        request.push_back(Bytes::copy_from_slice(&self.start.to_be_bytes()));
+        match timeout(self.settings.connect_timeout, socket.send(request)).await {
+            Ok(Ok(())) => Ok((socket, monitor)),
+            Ok(Err(_)) | Err(_) => Err(ReplayFailure::Send),
+        }
+    }
+
+    fn keep(&self, seq_frame: SeqFrame, payload: Bytes) -> Result<(), ReplayFailure> {
+        Counters::one(&self.counters.replay_frames);
+        let bytes = seq_frame.as_bytes().len() + payload.len();
+        let part = ReplayPart::Frame { seq_frame, payload };
+        match self.spool.edit(|items| items.try_push(part, bytes, self.settings.spool)) {
+            None => Ok(()),
+            Some(_) => Err(ReplayFailure::SpoolFull),
+        }
+    }
+
+    fn silent(&self) -> ReplayFailure {
+        let waited_ms = self.settings.progress_timeout.as_millis();
+        ReplayFailure::Silent { waited_ms: u64::try_from(waited_ms).unwrap_or(u64::MAX) }
+    }
+}
+
+async fn receive(
+    socket: &mut DealerSocket,
+    monitor: &mut mpsc::Receiver<SocketEvent>,
+) -> Result<Vec<Bytes>, ReplayFailure> {
+    loop {
+        tokio::select! {
+            // Replies first: those already here were sent before the peer closed. After a close the
+            // library's `recv` waits for ever, so the monitor has to tell.
+            biased;
+            message = socket.recv() => {
+                return message.map(ZmqMessage::into_vec).map_err(|_| ReplayFailure::Receive);
+            }
+            event = monitor.next() => match event {
+                Some(SocketEvent::Disconnected(_)) | None => return Err(ReplayFailure::Closed),
+                Some(_) => (),
+            },
+        }
+    }
+}

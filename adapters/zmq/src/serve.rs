@@ -1,0 +1,389 @@
+//! The engine's side: a publisher, its bounded journal, and the ROUTER that replays from it.
+//!
+//! For replaying captures and for tests. It behaves as engines were seen to: malformed requests get
+//! no reply, a start before the journal silently begins at its oldest batch, a start after its
+//! newest gets the end marker alone, and a slow subscriber loses the newest messages. [`Faults`]
+//! add what goes wrong in the field.
+//!
+//! It runs on a thread and runtime of its own, so that [`Server::close`] takes every connection and
+//! port with it at once: the library's XPUB leaves idle connections open when it is dropped. XPUB
+//! and not PUB, because only it tells that a subscription has arrived
+//! ([`Server::wait_subscribers`]).
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+use zeromq::{RouterSocket, Socket, SocketRecv, SocketSend, XPubSocket, ZmqMessage, ZmqResult};
+
+use crate::{frame::SeqFrame, subscribe::bindable};
+
+/// Messages that wait for a slow subscriber before the newest are dropped; an engine's default HWM
+/// is 100 000 per subscriber. Ours is one queue for all of them.
+pub const LIVE_QUEUE_COUNT_MAX: usize = 100_000;
+
+/// Batches kept for replay; an engine's default.
+pub const JOURNAL_COUNT_MAX: usize = 10_000;
+
+/// How replies are framed after the delimiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// `[seq, payload]`: older engines.
+    Plain,
+    /// `[topic, seq, payload]`: newer ones.
+    WithTopic,
+}
+
+/// What goes wrong on purpose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Seqs that are in the journal and were never published: lost live.
+    pub withheld: BTreeSet<u64>,
+    /// Seqs that are nowhere: the engine used them up on an error.
+    pub burnt: BTreeSet<u64>,
+    /// Seqs that were published and are missing in replies: dropped by the ROUTER.
+    pub unjournaled: BTreeSet<u64>,
+    /// Replies have no end marker.
+    pub end_lost: bool,
+}
+
+/// How to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeSettings {
+    /// Where to publish; port 0 = any free one.
+    pub live: String,
+    /// Where to answer replay requests.
+    pub replay: String,
+    /// Topic of every message.
+    pub topic: String,
+    /// Framing of replies.
+    pub framing: Framing,
+    /// See [`JOURNAL_COUNT_MAX`].
+    pub journal_count_max: usize,
+    /// Faults from the start on.
+    pub faults: Faults,
+}
+
+impl Default for ServeSettings {
+    fn default() -> ServeSettings {
+        ServeSettings {
+            live: "tcp://127.0.0.1:0".to_owned(),
+            replay: "tcp://127.0.0.1:0".to_owned(),
+            topic: String::new(),
+            framing: Framing::WithTopic,
+            journal_count_max: JOURNAL_COUNT_MAX,
+            faults: Faults::default(),
+        }
+    }
+}
+
+/// Why serving did not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An endpoint could not be bound.
+    #[error("cannot bind {endpoint}")]
+    Bind {
+        /// Which.
+        endpoint: String,
+        /// Why.
+        source: zeromq::ZmqError,
+    },
+    /// The thread or its runtime could not be made.
+    #[error("cannot start the server thread")]
+    Thread(#[source] std::io::Error),
+    /// The server has ended.
+    #[error("the server is closed")]
+    Closed,
+}
+
+/// A running server. Dropping it ends it like a killed process.
+#[derive(Debug)]
+pub struct Server {
+    live: String,
+    replay: String,
+    shared: Arc<Shared>,
+    messages: mpsc::Sender<ZmqMessage>,
+    subscriptions: watch::Receiver<u64>,
+    stop: CancellationToken,
+    ended: oneshot::Receiver<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    topic: Bytes,
+    framing: Framing,
+    journal_count_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    journal: VecDeque<(u64, Bytes)>,
+    faults: Faults,
+}
+
+impl Server {
+    /// Binds both sockets and serves until closed or dropped.
+    pub async fn bind(settings: ServeSettings) -> Result<Server, ServeError> {
+        let (messages, messages_rx) = mpsc::channel(LIVE_QUEUE_COUNT_MAX);
+        let (subscriptions_tx, subscriptions) = watch::channel(0);
+        let (bound_tx, bound) = oneshot::channel();
+        let (ended_tx, ended) = oneshot::channel();
+        let stop = CancellationToken::new();
+        let shared = Arc::new(Shared {
+            topic: Bytes::from(settings.topic),
+            framing: settings.framing,
+            journal_count_max: settings.journal_count_max,
+            state: Mutex::new(State { journal: VecDeque::new(), faults: settings.faults }),
+        });
+        let thread = ServerThread {
+            endpoints: (settings.live, settings.replay),
+            shared: Arc::clone(&shared),
+            messages: messages_rx,
+            subscriptions: subscriptions_tx,
+            stop: stop.clone(),
+        };
+        thread::Builder::new()
+            .name("zmq-serve".to_owned())
+            .spawn(move || {
+                thread.run(bound_tx);
+                drop(ended_tx);
+            })
+            .map_err(ServeError::Thread)?;
+        let (live, replay) = bound.await.map_err(|_| ServeError::Closed)??;
+        Ok(Server { live, replay, shared, messages, subscriptions, stop, ended })
+    }
+
+    /// Where it publishes, with the real port.
+    pub fn live(&self) -> &str {
+        &self.live
+    }
+
+    /// Where it answers replay requests, with the real port.
+    pub fn replay(&self) -> &str {
+        &self.replay
+    }
+
+    /// Publishes a batch, then puts it in the journal, as the faults allow.
+    pub fn publish(&self, seq: u64, payload: Bytes) -> Result<(), ServeError> {
+        let mut state = self.shared.lock();
+        if state.faults.burnt.contains(&seq) {
+            return Ok(());
+        }
+        if !state.faults.withheld.contains(&seq) {
+            let message = frames(&[
+                self.shared.topic.clone(),
+                Bytes::copy_from_slice(SeqFrame::of(seq).as_bytes()),
+                payload.clone(),
+            ]);
+            match self.messages.try_send(message) {
+                Ok(()) => (),
+                Err(mpsc::error::TrySendError::Full(_)) => debug!(seq, "live message dropped"),
+                Err(mpsc::error::TrySendError::Closed(_)) => return Err(ServeError::Closed),
+            }
+        }
+        if state.journal.len() >= self.shared.journal_count_max {
+            state.journal.pop_front();
+        }
+        state.journal.push_back((seq, payload));
+        Ok(())
+    }
+
+    /// Faults from now on; those of the journal also for what is already in it.
+    pub fn set_faults(&self, faults: Faults) {
+        self.shared.lock().faults = faults;
+    }
+
+    /// Waits until so many subscriptions have arrived since the start. What is published after it
+    /// reaches those subscribers.
+    pub async fn wait_subscribers(&self, count: u64) -> Result<(), ServeError> {
+        let mut subscriptions = self.subscriptions.clone();
+        let waited = subscriptions.wait_for(|have| *have >= count).await;
+        waited.map(|_| ()).map_err(|_| ServeError::Closed)
+    }
+
+    /// Ends the server; when this returns its ports are free.
+    pub async fn close(mut self) {
+        self.stop.cancel();
+        // The sender is only ever dropped: an error is the sign that the thread has ended.
+        drop((&mut self.ended).await);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All replies to a request from `start`, in order.
+    fn replies(&self, start: u64) -> Vec<(u64, Bytes)> {
+        let state = self.lock();
+        let kept = state
+            .journal
+            .iter()
+            .filter(|(seq, _)| *seq >= start && !state.faults.unjournaled.contains(seq));
+        let mut replies: Vec<_> = kept.cloned().collect();
+        if !state.faults.end_lost {
+            replies.push((u64::MAX, Bytes::new()));
+        }
+        replies
+    }
+
+    fn reply(&self, identity: Bytes, seq: u64, payload: Bytes) -> ZmqMessage {
+        let seq = Bytes::copy_from_slice(SeqFrame::of(seq).as_bytes());
+        // An engine's end marker has an empty topic.
+        let topic = if payload.is_empty() { Bytes::new() } else { self.topic.clone() };
+        match self.framing {
+            Framing::Plain => frames(&[identity, Bytes::new(), seq, payload]),
+            Framing::WithTopic => frames(&[identity, Bytes::new(), topic, seq, payload]),
+        }
+    }
+}
+
+/// What the server's thread owns.
+struct ServerThread {
+    endpoints: (String, String),
+    shared: Arc<Shared>,
+    messages: mpsc::Receiver<ZmqMessage>,
+    subscriptions: watch::Sender<u64>,
+    stop: CancellationToken,
+}
+
+impl ServerThread {
+    /// Returns when the server is closed; with the runtime go the listeners, the connections and
+    /// the library's tasks.
+    fn run(self, bound: oneshot::Sender<Result<(String, String), ServeError>>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let answered = match runtime {
+            Ok(runtime) => return runtime.block_on(self.serve(bound)),
+            Err(error) => bound.send(Err(ServeError::Thread(error))),
+        };
+        if answered.is_err() {
+            debug!("nobody waits for the server any more");
+        }
+    }
+
+    async fn serve(self, bound: oneshot::Sender<Result<(String, String), ServeError>>) {
+        let (live, replay) = &self.endpoints;
+        let (answer, sockets) = match bind_both(live, replay).await {
+            Ok((publisher, router, endpoints)) => (Ok(endpoints), Some((publisher, router))),
+            Err(error) => (Err(error), None),
+        };
+        // An error to send = the caller gave up, so there is nothing to serve either.
+        let (Ok(()), Some((publisher, router))) = (bound.send(answer), sockets) else { return };
+        tokio::select! {
+            () = self.stop.cancelled() => (),
+            () = publish_all(publisher, self.messages, self.subscriptions) => (),
+            () = answer_all(router, &self.shared) => (),
+        }
+    }
+}
+
+async fn bind_both(
+    live: &str,
+    replay: &str,
+) -> Result<(XPubSocket, RouterSocket, (String, String)), ServeError> {
+    let failed = |endpoint: &str| {
+        let endpoint = endpoint.to_owned();
+        move |source| ServeError::Bind { endpoint, source }
+    };
+    let (mut publisher, mut router) = (XPubSocket::new(), RouterSocket::new());
+    let live = publisher.bind(&bindable(live)).await.map_err(failed(live))?;
+    let replay = router.bind(&bindable(replay)).await.map_err(failed(replay))?;
+    Ok((publisher, router, (live.to_string(), replay.to_string())))
+}
+
+/// Sends what is published and counts subscriptions, until the server is dropped.
+async fn publish_all(
+    mut socket: XPubSocket,
+    mut messages: mpsc::Receiver<ZmqMessage>,
+    subscriptions: watch::Sender<u64>,
+) {
+    loop {
+        tokio::select! {
+            // Subscriptions first: one that has arrived gets everything sent after it.
+            biased;
+            received = socket.recv() => count_subscription(received, &subscriptions),
+            message = messages.recv() => match message {
+                Some(message) => {
+                    if let Err(error) = socket.send(message).await {
+                        debug!(%error, "live message not sent");
+                    }
+                }
+                None => return,
+            },
+        }
+    }
+}
+
+fn count_subscription(received: ZmqResult<ZmqMessage>, subscriptions: &watch::Sender<u64>) {
+    match received {
+        Ok(message) => {
+            if message.get(0).and_then(|frame| frame.first()) == Some(&1) {
+                subscriptions.send_modify(|count| *count += 1);
+            }
+        }
+        Err(error) => debug!(%error, "subscriber gone"),
+    }
+}
+
+/// Answers requests one after the other, as an engine's one publisher thread does.
+async fn answer_all(mut router: RouterSocket, shared: &Shared) {
+    while let Ok(request) = router.recv().await {
+        let Ok([identity, delimiter, start]) = <[Bytes; 3]>::try_from(request.into_vec()) else {
+            debug!("replay request is not 3 frames, ignored");
+            continue;
+        };
+        if !delimiter.is_empty() {
+            debug!("replay request has no delimiter, ignored");
+            continue;
+        }
+        for (seq, payload) in shared.replies(start_of(&start)) {
+            let reply = shared.reply(identity.clone(), seq, payload);
+            if let Err(error) = router.send(reply).await {
+                debug!(%error, "replay stopped, the peer is gone");
+                break;
+            }
+        }
+    }
+}
+
+/// The start as an engine reads it: a big-endian number of any length.
+fn start_of(frame: &[u8]) -> u64 {
+    frame
+        .iter()
+        .fold(0_u64, |start, byte| start.saturating_mul(256).saturating_add(u64::from(*byte)))
+}
+
+fn frames(frames: &[Bytes]) -> ZmqMessage {
+    let mut message = ZmqMessage::from(Bytes::new());
+    for frame in frames {
+        message.push_back(frame.clone());
+    }
+    message.split_off(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_is_a_number_of_any_length() {
+        assert_eq!(start_of(&[]), 0);
+        assert_eq!(start_of(&[0, 0, 1, 2]), 258);
+        assert_eq!(start_of(&[0xff; 8]), u64::MAX);
+        assert_eq!(start_of(&[0xff; 12]), u64::MAX);
+    }
+}

@@ -1,0 +1,13 @@
+//! Real sockets: against ourselves, against libzmq, and against peers that misbehave.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "what helpers of tests do; the switch for tests covers only test functions"
+)]
+
+mod hostile;
+mod libzmq;
+mod loopback;
+mod peer;
+mod source;
+mod support;

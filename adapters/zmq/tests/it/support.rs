@@ -1,0 +1,73 @@
+//! What the tests share: waiting with a limit, subscribing fast, draining an answer.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use kvbridge_adapters_api::Attempt;
+use kvbridge_adapters_zmq::{
+    Counters, Link, ReplayClient, ReplayPart, ReplaySettings, SubscribeSettings, Subscriber,
+    WireEvent,
+};
+
+/// No test waits longer for one thing.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) async fn soon<F: Future>(what: F) -> F::Output {
+    within(LIMIT, what).await
+}
+
+pub(crate) async fn within<F: Future>(limit: Duration, what: F) -> F::Output {
+    tokio::time::timeout(limit, what).await.expect("did not happen in time")
+}
+
+pub(crate) fn subscribe(endpoint: &str) -> Subscriber {
+    let settings = SubscribeSettings::new(Link::Connect(endpoint.to_owned()));
+    Subscriber::spawn(settings, Arc::new(Counters::default()))
+}
+
+/// The next event, in short.
+pub(crate) async fn next(live: &mut Subscriber) -> String {
+    short(soon(live.next()).await.expect("the subscriber has ended"))
+}
+
+pub(crate) fn short(event: WireEvent) -> String {
+    match event {
+        WireEvent::Attached => "attached".to_owned(),
+        WireEvent::Detached { reason } => format!("detached {reason:?}"),
+        WireEvent::Overflowed { dropped } => format!("overflowed {dropped}"),
+        WireEvent::Frames(frame) => format!("live {}", frame.seq_frame.seq()),
+        WireEvent::Malformed { reason } => format!("malformed: {reason}"),
+    }
+}
+
+pub(crate) async fn expect_live(live: &mut Subscriber, seqs: impl IntoIterator<Item = u64>) {
+    for seq in seqs {
+        assert_eq!(next(live).await, format!("live {seq}"));
+    }
+}
+
+pub(crate) fn client(settings: ReplaySettings) -> ReplayClient {
+    ReplayClient::new(settings, Arc::new(Counters::default()))
+}
+
+/// A client that gives up fast.
+pub(crate) fn hasty(endpoint: &str) -> ReplayClient {
+    let mut settings = ReplaySettings::new(endpoint);
+    settings.progress_timeout = Duration::from_millis(500);
+    client(settings)
+}
+
+/// Asks and collects: the seqs, their bytes together, and how it ended.
+pub(crate) async fn replay(client: &mut ReplayClient, start: u64) -> (Vec<u64>, usize, ReplayPart) {
+    client.start(Attempt(1), start);
+    let (mut seqs, mut bytes) = (Vec::new(), 0);
+    loop {
+        match soon(client.next()).await {
+            (Attempt(1), ReplayPart::Frame { seq_frame, payload }) => {
+                seqs.push(seq_frame.seq());
+                bytes += payload.len();
+            }
+            (Attempt(1), last) => return (seqs, bytes, last),
+            (attempt, part) => panic!("attempt {attempt} was not asked for: {part:?}"),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The command line: one file per subcommand, exit codes in one place.
+
+mod check_config;
+mod config_args;
+mod console;
+mod decode;
+mod examples;
+mod exit;
+mod play;
+mod play_args;
+mod pretty;
+mod run;
+mod signal;
+mod source_args;
+mod sse;
+mod tail;
+
+use std::{io, path::PathBuf};
+
+use clap::{Parser, Subcommand};
+
+pub use check_config::CheckArgs;
+pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
+pub use console::Console;
+pub use decode::DecodeArgs;
+pub use exit::Exit;
+pub use play::PlayArgs;
+pub use play_args::{PlaybackArgs, Seqs};
+pub use run::{RunArgs, RunError};
+pub use source_args::SourceArgs;
+pub use tail::{TailArgs, TailError};
+
+use crate::{
+    playback::PlayError,
+    telemetry::{LOG_DEFAULT, LOG_VARIABLE, LogError, start_log},
+};
+
+/// Keeps a cache-aware router's map of KV blocks true, knows when it is not, and says so
+#[derive(Clone, Debug, Parser)]
+#[command(name = "kvbridge", version, after_help = examples::TOP)]
+pub struct Cli {
+    /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info]
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub log: Option<String>,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Read engines, keep their views true, answer routers
+    Run(Box<RunArgs>),
+    /// Show what a running kvbridge applies, or what an engine sends
+    Tail(TailArgs),
+    /// Play a recording as an engine
+    Play(PlayArgs),
+    /// Print the envelopes of recorded frames, one JSON object a line
+    Decode(DecodeArgs),
+    /// Check the configuration without opening anything
+    CheckConfig(CheckArgs),
+}
+
+/// What `main` read from the process's surroundings, so that nothing else has to.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// Environment variables that are text.
+    pub variables: Vec<(String, String)>,
+    /// The working directory.
+    pub directory: PathBuf,
+}
+
+impl Environment {
+    /// The variable of that name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables.iter().find(|(key, _)| key == name).map(|(_, text)| text.as_str())
+    }
+}
+
+/// Why a subcommand ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The output could not be written.
+    #[error("cannot write output: {0}")]
+    Output(#[from] io::Error),
+    /// No configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The log could not be set up.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A recording could not be played.
+    #[error(transparent)]
+    Play(#[from] PlayError),
+    /// `run` did not start or ended.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// `tail` did not start or ended.
+    #[error(transparent)]
+    Tail(#[from] TailError),
+}
+
+impl CliError {
+    /// The exit code that goes with it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            // The reader has seen enough (`| head`): that is its right.
+            CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
+            CliError::Output(_) => Exit::Failed,
+            CliError::Config(_) | CliError::Log(_) => Exit::BadInput,
+            CliError::Play(PlayError::Line { .. } | PlayError::Empty { .. }) => Exit::BadInput,
+            CliError::Play(PlayError::Unreadable { .. } | PlayError::Serve(_)) => Exit::Failed,
+            CliError::Run(error) => error.exit(),
+            CliError::Tail(error) => error.exit(),
+        }
+    }
+}
+
+/// Runs one subcommand to its end.
+pub async fn execute(
+    cli: Cli,
+    environment: &Environment,
+    console: &mut Console<'_>,
+) -> Result<Exit, CliError> {
+    let filter = cli.log.as_deref().or_else(|| environment.get(LOG_VARIABLE));
+    start_log(filter.unwrap_or(LOG_DEFAULT))?;
+    match cli.command {
+        Command::Run(args) => Box::pin(args.execute(environment, console)).await,
+        Command::Tail(args) => Box::pin(args.execute(console)).await,
+        Command::Play(args) => Box::pin(args.execute(console)).await,
+        Command::Decode(args) => Ok(args.execute(console)?),
+        Command::CheckConfig(args) => Ok(args.execute(environment, console)?),
+    }
+}

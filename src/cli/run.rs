@@ -1,0 +1,215 @@
+//! `kvbridge run`: reads engines, keeps their views true and answers routers.
+
+use std::path::PathBuf;
+
+use kvbridge_schemas::Trust;
+use tokio::net::TcpListener;
+use tracing::error;
+
+use super::{
+    CliError, ConfigArgs, Console, Environment, Exit, SourceArgs, examples,
+    play_args::PlaybackArgs, signal,
+};
+use crate::{
+    clock::Clock,
+    config::{BusConfig, Config, Flags, SourceFile, limits},
+    http::{self, Api},
+    pipeline::{self, Pipeline, ReplicaHandle, Tasks, registry},
+    playback::{PlayError, Player, Recording},
+    telemetry,
+};
+
+/// Model name of a played recording.
+const PLAYED_MODEL: &str = "capture";
+
+/// Read engines, keep their views true, answer routers
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = examples::RUN)]
+pub struct RunArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Address of the HTTP API [default: 127.0.0.1:8090]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    #[command(flatten)]
+    sources: SourceArgs,
+    /// Play a recording as one more engine, on free ports of this machine
+    #[arg(long, value_name = "FILE")]
+    play: Option<PathBuf>,
+    #[command(flatten)]
+    playback: PlaybackArgs,
+}
+
+/// Why `run` did not start or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Nothing to read.
+    #[error("no source is configured; see kvbridge run --help")]
+    NoSource,
+    /// The bus is not part of this version.
+    #[error("bus.kind nats is not supported by this version; leave [bus] out to run without one")]
+    BusUnsupported,
+    /// The API cannot listen.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The pipeline did not start.
+    #[error(transparent)]
+    Start(#[from] pipeline::StartError),
+    /// Metrics did not start.
+    #[error(transparent)]
+    Metrics(#[from] telemetry::MetricsError),
+    /// A task ended that must not.
+    #[error("task {name} ended; see the log")]
+    TaskEnded {
+        /// Which.
+        name: String,
+    },
+}
+
+impl RunError {
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            RunError::NoSource | RunError::BusUnsupported => Exit::BadInput,
+            RunError::Listen { .. }
+            | RunError::Start(_)
+            | RunError::Metrics(_)
+            | RunError::TaskEnded { .. } => Exit::Failed,
+        }
+    }
+}
+
+impl RunArgs {
+    pub(super) async fn execute(
+        mut self,
+        environment: &Environment,
+        console: &mut Console<'_>,
+    ) -> Result<Exit, CliError> {
+        let mut player = match self.play.take() {
+            Some(path) => Some(self.player(&path).await?),
+            None => None,
+        };
+        let mut flags = Flags {
+            listen: self.listen.take(),
+            sources: std::mem::take(&mut self.sources.sources),
+        };
+        flags.sources.extend(player.as_ref().map(played_source));
+        let config = self.config.load(environment, flags)?;
+        refuse(&config)?;
+        let render = telemetry::install_metrics().map_err(RunError::from)?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .map_err(|source| RunError::Listen { address: config.listen, source })?;
+        let mut stop = signal::Stop::new()?;
+        let mut tasks = Tasks::new();
+        let pipeline =
+            pipeline::start(&config, &mut tasks, Clock::start()).map_err(RunError::from)?;
+        banner(console, &config, listener.local_addr()?)?;
+        let token = tasks.stop_token();
+        let api = Api::new(pipeline.clone(), config.limits.clone(), render.clone(), token.clone());
+        tasks.spawn("http", async move {
+            if let Err(error) = http::serve(listener, api.router(), token).await {
+                error!(%error, "http ended");
+            }
+        });
+        let upkeep_stop = tasks.stop_token();
+        tasks.spawn("metrics upkeep", telemetry::upkeep(render, upkeep_stop));
+        let once = self.playback.once;
+        let ended = tokio::select! {
+            exit = stop.wait() => Ok(exit),
+            name = tasks.ended() => Err(RunError::TaskEnded { name: name.unwrap_or_default() }),
+            exit = play(player.as_mut(), once, &pipeline, console) => Ok(exit?),
+        };
+        tasks.stop(limits::STOP_DEADLINE).await;
+        Ok(ended?)
+    }
+
+    async fn player(&self, path: &std::path::Path) -> Result<Player, PlayError> {
+        let recording = Recording::read(path)?;
+        Player::bind(recording, self.playback.settings(0, 0)).await
+    }
+}
+
+fn played_source(player: &Player) -> SourceFile {
+    SourceFile {
+        engine: registry::engine_names().next().map(str::to_owned),
+        endpoint: Some(player.live().to_owned()),
+        replay: Some(player.replay().to_owned()),
+        model: Some(PLAYED_MODEL.to_owned()),
+        instance: Some(player.instance().to_owned()),
+        ..SourceFile::default()
+    }
+}
+
+fn refuse(config: &Config) -> Result<(), RunError> {
+    match config.bus {
+        BusConfig::Nats { .. } => Err(RunError::BusUnsupported),
+        BusConfig::Embedded if config.sources.is_empty() => Err(RunError::NoSource),
+        BusConfig::Embedded => Ok(()),
+    }
+}
+
+fn banner(
+    console: &mut Console<'_>,
+    config: &Config,
+    listen: std::net::SocketAddr,
+) -> std::io::Result<()> {
+    console.line(&format!("kvbridge {} on http://{listen}", env!("CARGO_PKG_VERSION")))?;
+    for source in &config.sources {
+        let key = source.replica.key();
+        let verb = if source.bind { "bound at" } else { "from" };
+        let engine = source.engine.as_str();
+        let replay = match &source.replay {
+            Some(endpoint) => format!("replay {endpoint}"),
+            None => "no replay: late start can only be lower_bound".to_owned(),
+        };
+        console.line(&format!("  {key}: {engine} {verb} {}, {replay}", source.endpoint))?;
+    }
+    console.out.flush()
+}
+
+/// Plays, says how the replica stands afterwards, and ends only when asked to.
+async fn play(
+    player: Option<&mut Player>,
+    once: bool,
+    pipeline: &Pipeline,
+    console: &mut Console<'_>,
+) -> Result<Exit, CliError> {
+    let Some(player) = player else { return std::future::pending().await };
+    let count = player.play().await?;
+    console.line(&format!("played {count} batches"))?;
+    let mut reached = true;
+    for (key, handle) in pipeline.fleet.replicas() {
+        if handle.replica.model != PLAYED_MODEL || handle.replica.instance != player.instance() {
+            continue;
+        }
+        reached = settled(handle, player.last_seq()).await;
+        let status = handle.status.borrow().clone();
+        let blocks: Vec<String> =
+            status.blocks.iter().map(|(tier, n)| format!("{n} on {}", tier.as_str())).collect();
+        let blocks = if blocks.is_empty() { "none".to_owned() } else { blocks.join(", ") };
+        console.line(&format!(
+            "  {key}: trust {} ({}), next seq {}, blocks {blocks}",
+            status.trust.device, status.reason, status.cursor.next_seq,
+        ))?;
+    }
+    console.out.flush()?;
+    if !once {
+        return std::future::pending().await;
+    }
+    Ok(if reached { Exit::Ok } else { Exit::NotReached })
+}
+
+/// Waits until the replica has applied the last batch and may be used; not for ever.
+async fn settled(replica: &ReplicaHandle, last_seq: u64) -> bool {
+    let mut status = replica.status.clone();
+    let reached = status.wait_for(|status| {
+        status.trust.device > Trust::None && status.cursor.next_seq.0 > last_seq
+    });
+    let waited = tokio::time::timeout(limits::SETTLE_DEADLINE, reached).await;
+    waited.is_ok_and(|reached| reached.is_ok())
+}

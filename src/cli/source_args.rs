@@ -1,0 +1,170 @@
+//! Sources on the command line: `--<engine> tcp://…` opens one, the options after it belong to it.
+//!
+//! clap's derive cannot say "belongs to the one before", so the indices of all values are read and
+//! each option goes to the source with the greatest index below its own.
+
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches,
+    error::{Error, ErrorKind},
+};
+
+use crate::{config::SourceFile, pipeline::registry};
+
+/// The sources, in the order typed.
+#[derive(Clone, Debug, Default)]
+pub struct SourceArgs {
+    /// As if they were `[[sources]]` of a file.
+    pub sources: Vec<SourceFile>,
+}
+
+/// Options of a source: name, placeholder, help.
+const OPTIONS: [(&str, &str, &str); 6] = [
+    ("replay", "ENDPOINT", "Where its journal answers"),
+    ("model", "NAME", "The served model's name, as routers say it"),
+    (
+        "instance",
+        "HOST:PORT",
+        "What a router sends requests to; default: host:port of the endpoint",
+    ),
+    ("dp", "N", "Data-parallel ranks, at port + r"),
+    ("topic", "PREFIX", "ZeroMQ topic prefix"),
+    ("bind", "", "The engine connects to us"),
+];
+
+impl Args for SourceArgs {
+    fn augment_args(command: Command) -> Command {
+        let command = registry::engine_names().fold(command, |command, engine| {
+            command.arg(
+                Arg::new(engine)
+                    .long(engine)
+                    .value_name("ENDPOINT")
+                    .action(ArgAction::Append)
+                    .help_heading("Sources")
+                    .help(format!(
+                        "A {engine} engine's event endpoint, tcp://host:port; repeatable"
+                    )),
+            )
+        });
+        OPTIONS.iter().fold(command, |command, (name, value, help)| {
+            let arg = Arg::new(*name)
+                .long(*name)
+                .action(ArgAction::Append)
+                .help_heading("Sources")
+                .help(*help);
+            command.arg(match *value {
+                "" => arg.num_args(0).default_missing_value("true"),
+                value => arg.value_name(value),
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        SourceArgs::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SourceArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SourceArgs, Error> {
+        let mut opened: Vec<(usize, SourceFile)> = Vec::new();
+        for engine in registry::engine_names() {
+            for (index, endpoint) in indexed(matches, engine) {
+                let source = SourceFile {
+                    engine: Some(engine.to_owned()),
+                    endpoint: Some(endpoint),
+                    ..SourceFile::default()
+                };
+                opened.push((index, source));
+            }
+        }
+        opened.sort_by_key(|(index, _)| *index);
+        for (name, ..) in OPTIONS {
+            for (index, value) in indexed(matches, name) {
+                let Some((_, source)) = opened.iter_mut().rev().find(|(open, _)| *open < index)
+                else {
+                    return Err(usage(format!(
+                        "--{name} belongs to the source before it; none is\n"
+                    )));
+                };
+                set(source, name, value)?;
+            }
+        }
+        Ok(SourceArgs { sources: opened.into_iter().map(|(_, source)| source).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = SourceArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn set(source: &mut SourceFile, name: &str, value: String) -> Result<(), Error> {
+    let taken = match name {
+        "dp" => {
+            let count = value.parse().map_err(|_| usage(format!("--dp {value} is no number\n")))?;
+            source.dp.replace(count).is_some()
+        }
+        "bind" => source.bind.replace(true).is_some(),
+        "replay" => source.replay.replace(value).is_some(),
+        "model" => source.model.replace(value).is_some(),
+        "instance" => source.instance.replace(value).is_some(),
+        _ => source.topic.replace(value).is_some(),
+    };
+    if taken { Err(usage(format!("--{name} is given twice for one source\n"))) } else { Ok(()) }
+}
+
+fn indexed(matches: &ArgMatches, name: &str) -> Vec<(usize, String)> {
+    let indices = matches.indices_of(name).into_iter().flatten();
+    let values = matches.get_many::<String>(name).into_iter().flatten().cloned();
+    indices.zip(values).collect()
+}
+
+fn usage(message: String) -> Error {
+    Error::raw(ErrorKind::ArgumentConflict, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        sources: SourceArgs,
+    }
+
+    fn parse(line: &str) -> Result<Vec<SourceFile>, String> {
+        Line::try_parse_from(std::iter::once("x").chain(line.split_whitespace()))
+            .map(|line| line.sources.sources)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_option_belongs_to_the_source_before_it() {
+        let sources = parse(
+            "--vllm tcp://a:1 --replay tcp://a:2 --model m --vllm tcp://b:1 --bind --dp 4 \
+             --vllm tcp://c:1 --replay tcp://c:2 --bind",
+        )
+        .unwrap();
+        let seen: Vec<_> = sources
+            .iter()
+            .map(|s| (s.endpoint.as_deref(), s.replay.as_deref(), s.model.as_deref(), s.bind, s.dp))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (Some("tcp://a:1"), Some("tcp://a:2"), Some("m"), None, None),
+                (Some("tcp://b:1"), None, None, Some(true), Some(4)),
+                (Some("tcp://c:1"), Some("tcp://c:2"), None, Some(true), None),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_option_without_a_source_or_given_twice_is_refused() {
+        assert!(parse("--replay tcp://a:2").unwrap_err().contains("belongs to the source before"));
+        assert!(parse("--vllm tcp://a:1 --dp 2 --dp 3").unwrap_err().contains("given twice"));
+        assert!(parse("--vllm tcp://a:1 --dp x").unwrap_err().contains("no number"));
+    }
+}

@@ -1,0 +1,271 @@
+//! `kvbridge tail`: what a running kvbridge applies, or what an engine itself sends.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use futures::StreamExt;
+use kvbridge_adapters_zmq::{Counters, LiveFrame, Subscriber, WireEvent};
+use kvbridge_schemas::{Engine, Envelope, Epoch, Trust, codec};
+use serde_json::Value;
+
+use super::{
+    CliError, Console, Exit, SourceArgs, examples, pretty, signal,
+    sse::{ServerEvent, SseReader},
+};
+use crate::{
+    capture,
+    clock::Clock,
+    config::{self, Flags, Problems, SourceConfig},
+    pipeline::registry::{self, OpenError},
+};
+
+/// Show what a running kvbridge applies, or what an engine sends
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = examples::TAIL)]
+pub struct TailArgs {
+    /// A running kvbridge
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8090")]
+    url: String,
+    #[command(flatten)]
+    sources: SourceArgs,
+    /// Show token ids; only from an engine, a kvbridge never sends them
+    #[arg(long)]
+    tokens: bool,
+    /// Record an engine's frames into a file that decode and play read
+    #[arg(long, value_name = "FILE")]
+    raw: Option<PathBuf>,
+    /// End after so many envelopes
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+}
+
+/// Why `tail` did not start or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum TailError {
+    /// `--tokens` or `--raw` without an engine.
+    #[error("--tokens and --raw need an engine: a kvbridge sends neither token ids nor frames")]
+    NeedsEngine,
+    /// More than one engine.
+    #[error("tail reads one engine, {count} were given")]
+    OneEngine {
+        /// How many.
+        count: usize,
+    },
+    /// The source's options are wrong.
+    #[error("{0}")]
+    Options(#[from] Problems),
+    /// The engine cannot be read this way.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The recording cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Raw {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kvbridge cannot be reached, or the connection broke.
+    #[error("cannot read {url}: {source}")]
+    Request {
+        /// Which address.
+        url: String,
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// It answered with something else.
+    #[error("{url} answered {status}")]
+    Refused {
+        /// Which address.
+        url: String,
+        /// Its status.
+        status: u16,
+    },
+    /// What came are not our events.
+    #[error("{url} does not send events")]
+    NotEvents {
+        /// Which address.
+        url: String,
+    },
+    /// The stream ended.
+    #[error("the stream of {from} ended")]
+    Ended {
+        /// Whose.
+        from: String,
+    },
+}
+
+impl TailError {
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            TailError::NeedsEngine
+            | TailError::OneEngine { .. }
+            | TailError::Options(_)
+            | TailError::Open(_) => Exit::BadInput,
+            TailError::Raw { .. }
+            | TailError::Request { .. }
+            | TailError::Refused { .. }
+            | TailError::NotEvents { .. }
+            | TailError::Ended { .. } => Exit::Failed,
+        }
+    }
+}
+
+impl TailArgs {
+    pub(super) async fn execute(mut self, console: &mut Console<'_>) -> Result<Exit, CliError> {
+        let mut stop = signal::Stop::new()?;
+        let sources = std::mem::take(&mut self.sources.sources);
+        let tail = async {
+            match sources.len() {
+                0 if self.tokens || self.raw.is_some() => Err(TailError::NeedsEngine.into()),
+                0 => self.bridge(console).await,
+                1 => {
+                    let flags = Flags { sources, ..Flags::default() };
+                    let config = config::load(None, &[], flags).map_err(TailError::from)?;
+                    match config.sources.as_slice() {
+                        [source] => self.engine(source, console).await,
+                        many => Err(TailError::OneEngine { count: many.len() }.into()),
+                    }
+                }
+                count => Err(TailError::OneEngine { count }.into()),
+            }
+        };
+        tokio::select! {
+            exit = stop.wait() => Ok(exit),
+            exit = tail => exit,
+        }
+    }
+
+    async fn bridge(&self, console: &mut Console<'_>) -> Result<Exit, CliError> {
+        let url = format!("{}/v1/events", self.url.trim_end_matches('/'));
+        let failed = |source| TailError::Request { url: url.clone(), source };
+        let response = reqwest::get(&url).await.map_err(failed)?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(TailError::Refused { url, status: status.as_u16() }.into());
+        }
+        let (mut reader, mut left) = (SseReader::default(), self.count.unwrap_or(u64::MAX));
+        let mut chunks = response.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            let mut events = Vec::new();
+            let read = reader.read(&chunk.map_err(failed)?, &mut events);
+            read.map_err(|_| TailError::NotEvents { url: url.clone() })?;
+            for ServerEvent { name, data } in events {
+                if left == 0 {
+                    return Ok(Exit::Ok);
+                }
+                let value = serde_json::from_str::<Value>(&data)
+                    .map_err(|_| TailError::NotEvents { url: url.clone() })?;
+                let text = if console.out_is_terminal { pretty::line(&value) } else { data };
+                console.line(&text)?;
+                console.out.flush()?;
+                left -= u64::from(name == "envelope");
+            }
+            if left == 0 {
+                return Ok(Exit::Ok);
+            }
+        }
+        Err(TailError::Ended { from: url }.into())
+    }
+
+    async fn engine(
+        &self,
+        source: &SourceConfig,
+        console: &mut Console<'_>,
+    ) -> Result<Exit, CliError> {
+        let settings =
+            registry::subscription(source, &config::Limits::default()).map_err(TailError::from)?;
+        let mut raw = self.raw.clone().map(RawFile::create).transpose()?;
+        let mut subscriber = Subscriber::spawn(settings, Arc::new(Counters::default()));
+        let mut left = self.count.unwrap_or(u64::MAX);
+        while left > 0 {
+            match subscriber.next().await {
+                Some(WireEvent::Attached) => {
+                    console.message(&format!("attached to {}", source.endpoint));
+                }
+                Some(WireEvent::Detached { .. }) => console.message("detached"),
+                Some(WireEvent::Overflowed { dropped }) => {
+                    console
+                        .message(&format!("{dropped} messages dropped: this reader is too slow"));
+                }
+                Some(WireEvent::Malformed { reason }) => {
+                    console.message(&format!("malformed message: {reason}"));
+                }
+                Some(WireEvent::Frames(frame)) => {
+                    if let Some(raw) = &mut raw {
+                        raw.write(source, &frame)?;
+                    }
+                    self.show(source, &frame, console)?;
+                    left -= 1;
+                }
+                None => return Err(TailError::Ended { from: source.endpoint.to_string() }.into()),
+            }
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn show(
+        &self,
+        source: &SourceConfig,
+        frame: &LiveFrame,
+        console: &mut Console<'_>,
+    ) -> io::Result<()> {
+        let decoding =
+            registry::decode_payload(&source.engine, frame.seq_frame.as_bytes(), &frame.payload);
+        for fault in &decoding.faults {
+            console.message(&format!("seq {}: {fault}", frame.seq_frame.seq()));
+        }
+        let Some(batch) = decoding.batch else { return Ok(()) };
+        let mut replica = source.replica.clone();
+        replica.rank = batch.rank.unwrap_or(replica.rank);
+        let envelope = Envelope {
+            replica,
+            epoch: Epoch(0),
+            incarnation: batch.incarnation,
+            seq: batch.seq,
+            span: batch.span,
+            digest: batch.digest,
+            trust: Trust::None,
+            ts: batch.ts,
+            engine: Engine { kind: source.engine.clone(), format: batch.format.to_owned() },
+            hash: batch.hash,
+            events: batch.events,
+        };
+        let value = if self.tokens {
+            codec::to_json(&envelope)
+        } else {
+            codec::to_json_redacted(&envelope)
+        };
+        let text = if console.out_is_terminal { pretty::line(&value) } else { value.to_string() };
+        console.line(&text)?;
+        console.out.flush()
+    }
+}
+
+/// The recording that `--raw` writes.
+struct RawFile {
+    path: PathBuf,
+    out: BufWriter<File>,
+}
+
+impl RawFile {
+    fn create(path: PathBuf) -> Result<RawFile, TailError> {
+        match File::create(&path) {
+            Ok(file) => Ok(RawFile { out: BufWriter::new(file), path }),
+            Err(source) => Err(TailError::Raw { path, source }),
+        }
+    }
+
+    fn write(&mut self, source: &SourceConfig, frame: &LiveFrame) -> Result<(), TailError> {
+        let frames = [frame.topic.as_ref(), frame.seq_frame.as_bytes(), frame.payload.as_ref()];
+        let endpoint = source.endpoint.to_string();
+        capture::write_live(&mut self.out, Clock::unix_ms(), &endpoint, &frames)
+            // A recording that ends with Ctrl-C must hold everything that was shown.
+            .and_then(|()| self.out.flush())
+            .map_err(|source| TailError::Raw { path: self.path.clone(), source })
+    }
+}

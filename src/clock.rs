@@ -1,0 +1,54 @@
+//! The only place that reads time.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::recovery::Tick;
+
+/// Ticks since the process started, and the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// A clock whose tick 0 is now.
+    #[expect(clippy::disallowed_methods, reason = "this is the place that the rule points to")]
+    pub fn start() -> Clock {
+        Clock { start: Instant::now() }
+    }
+
+    /// Milliseconds since the start.
+    pub fn now(&self) -> Tick {
+        Tick(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Time since the start, for measuring.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Returns when `deadline` has passed; never for `None`.
+    pub async fn sleep_until(&self, deadline: Option<Tick>) {
+        match deadline {
+            // A timer may fire a fraction of a millisecond early, which would step with the old tick.
+            Some(deadline) => {
+                tokio::time::sleep_until((self.start + Duration::from_millis(deadline.0)).into())
+                    .await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The wall clock, unix milliseconds.
+    #[expect(clippy::disallowed_methods, reason = "this is the place that the rule points to")]
+    pub fn unix_ms() -> u64 {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The wall clock time of a tick, unix milliseconds.
+    pub fn unix_ms_of(&self, tick: Tick) -> u64 {
+        Clock::unix_ms().saturating_sub(self.now().0.saturating_sub(tick.0))
+    }
+}

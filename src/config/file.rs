@@ -1,0 +1,202 @@
+//! The configuration as typed by a person: every field may be absent, none is checked beyond its form.
+
+use std::{fmt, time::Duration};
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+use super::Secret;
+
+/// The whole file. `validate` turns it into a [`Config`](super::Config).
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// The HTTP API.
+    #[serde(default)]
+    pub http: HttpFile,
+    /// Engines to read.
+    #[serde(default)]
+    pub sources: Vec<SourceFile>,
+    /// Where envelopes travel.
+    #[serde(default)]
+    pub bus: BusFile,
+    /// The index.
+    #[serde(default)]
+    pub index: IndexFile,
+    /// The state machine.
+    #[serde(default)]
+    pub recovery: RecoveryFile,
+    /// Bounds.
+    #[serde(default)]
+    pub limits: LimitsFile,
+    /// What outlives the process.
+    #[serde(default)]
+    pub state: StateFile,
+    /// Routers to feed.
+    #[serde(default)]
+    pub sinks: Vec<SinkFile>,
+}
+
+/// `[http]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpFile {
+    /// `host:port`; port 0 takes a free one.
+    pub listen: Option<String>,
+}
+
+/// `[[sources]]`: one engine process, all its data-parallel ranks.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceFile {
+    /// Which engine.
+    pub engine: Option<String>,
+    /// Where its events are published, `tcp://host:port`.
+    pub endpoint: Option<String>,
+    /// Where its journal answers, `tcp://host:port`.
+    pub replay: Option<String>,
+    /// The served model's name, as routers say it.
+    pub model: Option<String>,
+    /// What a router sends requests to, `host:port`.
+    pub instance: Option<String>,
+    /// Rank of the first data-parallel rank.
+    pub rank: Option<u32>,
+    /// How many ranks follow each other at port + r.
+    pub dp: Option<u32>,
+    /// The engine connects to us.
+    pub bind: Option<bool>,
+    /// ZeroMQ topic prefix.
+    pub topic: Option<String>,
+    /// Event tags that the operator knows to be harmless.
+    pub ignore_tags: Option<Vec<String>>,
+}
+
+/// `[bus]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BusFile {
+    /// `embedded` or `nats`.
+    pub kind: Option<String>,
+    /// Server address of `nats`.
+    pub url: Option<String>,
+    /// Token of `nats`.
+    pub token: Option<Secret>,
+}
+
+/// `[index]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IndexFile {
+    /// Writer threads.
+    pub writers: Option<u32>,
+}
+
+/// `[recovery]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecoveryFile {
+    /// Time a replay may stay without progress.
+    pub replay_deadline: Option<Span>,
+    /// Replays before a range counts as lost.
+    pub attempts: Option<u32>,
+    /// Live batches kept while a replay is open.
+    pub held_batches: Option<u32>,
+    /// Their payload bytes.
+    pub held_bytes: Option<Size>,
+    /// Silence before a probe.
+    pub idle_probe: Option<Span>,
+    /// Time trust outlives the last proof.
+    pub lease: Option<Span>,
+}
+
+/// `[limits]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsFile {
+    /// Largest ZeroMQ message.
+    pub frame_max: Option<Size>,
+    /// Blocks per replica that wait for their parents.
+    pub orphans_max: Option<u32>,
+    /// Batches between a socket and its driver.
+    pub source_queue: Option<u32>,
+    /// First delay before a reconnect.
+    pub reconnect_min: Option<Span>,
+    /// Longest delay before a reconnect.
+    pub reconnect_max: Option<Span>,
+    /// Largest request body.
+    pub body_max: Option<Size>,
+    /// Token ids in one match.
+    pub match_tokens_max: Option<u32>,
+    /// Envelopes kept for readers of `/v1/events`.
+    pub events_queue: Option<u32>,
+    /// Readers of `/v1/events` at a time.
+    pub events_readers_max: Option<u32>,
+}
+
+/// `[state]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StateFile {
+    /// Folder of the checkpoints.
+    pub dir: Option<String>,
+}
+
+/// `[[sinks]]`: any table; none can be opened yet, so its fields are not looked at.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+pub struct SinkFile {
+    /// Which sink.
+    pub kind: Option<String>,
+}
+
+/// A duration such as `250ms`. A bare number is refused: it would have no unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// A size such as `64MiB`. A bare number is refused: it would have no unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+        deserializer.deserialize_str(SpanVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+        deserializer.deserialize_str(SizeVisitor)
+    }
+}
+
+struct SpanVisitor;
+
+impl Visitor<'_> for SpanVisitor {
+    type Value = Span;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration with its unit, such as \"250ms\" or \"5s\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+        humantime::parse_duration(text)
+            .map(Span)
+            .map_err(|_| E::custom(format!("expected a duration such as \"250ms\", got {text:?}")))
+    }
+}
+
+struct SizeVisitor;
+
+impl Visitor<'_> for SizeVisitor {
+    type Value = Size;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size with its unit, such as \"64MiB\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Size, E> {
+        let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+        match text.parse::<bytesize::ByteSize>() {
+            Ok(size) if has_unit => Ok(Size(size.as_u64())),
+            _ => Err(E::custom(format!("expected a size such as \"64MiB\", got {text:?}"))),
+        }
+    }
+}

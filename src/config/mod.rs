@@ -1,0 +1,136 @@
+//! Configuration: file as typed → [`Config`] as proven. Pure: validating opens nothing.
+//!
+//! Flags win over `KVBRIDGE__SECTION__FIELD`, which wins over the file. [`load`] reports every problem
+//! at once. A `[[sources]]` list out of flags replaces the file's list: mixing two lists entry by entry
+//! would name engines that nobody meant.
+
+pub mod limits;
+
+mod endpoint;
+mod file;
+mod layers;
+mod problem;
+mod secret;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+use std::{net::SocketAddr, time::Duration};
+
+use kvbridge_schemas::{EngineKind, Replica};
+
+pub use endpoint::{Endpoint, EndpointError};
+pub use file::{File, SourceFile};
+pub use layers::{ENV_PREFIX, FileText};
+pub use limits::Limits;
+pub use problem::{Problem, Problems};
+pub use secret::Secret;
+
+/// Everything the program needs to know, proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where the HTTP API listens.
+    pub listen: SocketAddr,
+    /// One per replica; no two speak of the same one.
+    pub sources: Vec<SourceConfig>,
+    /// Where envelopes travel.
+    pub bus: BusConfig,
+    /// The index.
+    pub index: IndexConfig,
+    /// The state machine.
+    pub recovery: RecoveryConfig,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// One replica's stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceConfig {
+    /// Which engine speaks.
+    pub engine: EngineKind,
+    /// Whose cache.
+    pub replica: Replica,
+    /// Where its events are published.
+    pub endpoint: Endpoint,
+    /// Where its journal answers; without one a late start can only be `lower_bound`.
+    pub replay: Option<Endpoint>,
+    /// The engine connects to us.
+    pub bind: bool,
+    /// ZeroMQ topic prefix; empty = everything.
+    pub topic: String,
+    /// Event tags that the operator knows to be harmless.
+    pub ignore_tags: Vec<String>,
+}
+
+/// Where envelopes travel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BusConfig {
+    /// Inside this process.
+    Embedded,
+    /// A NATS server.
+    Nats {
+        /// Its address.
+        url: String,
+        /// Its token, when it wants one.
+        token: Option<Secret>,
+    },
+}
+
+/// The index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexConfig {
+    /// Writer threads.
+    pub writer_count: u32,
+}
+
+/// The state machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryConfig {
+    /// Time a replay may stay without progress.
+    pub replay_deadline: Duration,
+    /// Replays before a range counts as lost.
+    pub attempt_count_max: u32,
+    /// Live batches kept while a replay is open.
+    pub held_batch_count_max: u32,
+    /// Their payload bytes.
+    pub held_bytes_max: u64,
+    /// Silence before a probe.
+    pub idle_probe: Duration,
+    /// Time trust outlives the last proof.
+    pub lease: Duration,
+}
+
+/// What the command line says about the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--listen`.
+    pub listen: Option<String>,
+    /// Sources; none = those of the file.
+    pub sources: Vec<SourceFile>,
+}
+
+/// Reads and proves a configuration, or says all that is wrong with it.
+pub fn load(
+    file: Option<&FileText>,
+    env: &[(String, String)],
+    flags: Flags,
+) -> Result<Config, Problems> {
+    let mut problems = Problems::default();
+    let layers = layers::Layers::read(file, env, &mut problems);
+    let mut typed = layers.typed(&mut problems);
+    let from_flags = !flags.sources.is_empty();
+    if from_flags {
+        typed.sources = flags.sources;
+    }
+    if flags.listen.is_some() {
+        typed.http.listen = flags.listen;
+    }
+    let origin = |path: &str| {
+        if from_flags && path.starts_with("sources") {
+            return Some("command line".to_owned());
+        }
+        layers.origin(path)
+    };
+    validate::validate(typed, &origin, problems)
+}

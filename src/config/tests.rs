@@ -1,0 +1,158 @@
+//! All problems at once, precedence, secrets.
+
+use expect_test::expect;
+
+use super::*;
+
+fn file(text: &str) -> FileText {
+    FileText { name: "kvbridge.toml".to_owned(), text: text.to_owned() }
+}
+
+fn env(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+fn loaded(text: &str, pairs: &[(&str, &str)]) -> Config {
+    load(Some(&file(text)), &env(pairs), Flags::default()).unwrap()
+}
+
+fn problems(text: &str, pairs: &[(&str, &str)]) -> String {
+    load(Some(&file(text)), &env(pairs), Flags::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn nothing_given_is_a_whole_configuration() {
+    let config = load(None, &[], Flags::default()).unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8090");
+    assert_eq!(config.recovery.replay_deadline, Duration::from_secs(5));
+    assert_eq!(config.recovery.held_bytes_max, 64 * 1024 * 1024);
+    assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.bus, BusConfig::Embedded);
+}
+
+#[test]
+fn every_problem_is_reported_at_once() {
+    let text = r#"
+        surprise = 1
+        [http]
+        listen = "nowhere"
+        [[sources]]
+        engine = "abacus"
+        endpoint = "udp://a"
+        colour = "red"
+        ignore_tags = ["a", 5]
+        [[sources]]
+        engine = "vllm"
+        dp = 0
+        [bus]
+        kind = "pigeon"
+        [recovery]
+        replay_deadline = "5 parsecs"
+        held_bytes = "64"
+        lease = "1s"
+        [limits]
+        frame_max = 5
+        [state]
+        dir = "/x"
+        [[sinks]]
+        kind = "x"
+    "#;
+    expect![[r#"
+        limits.frame_max: invalid type: integer `5`, expected a size with its unit, such as "64MiB" (kvbridge.toml)
+        recovery.held_bytes: expected a size such as "64MiB", got "64" (kvbridge.toml)
+        recovery.replay_deadline: expected a duration such as "250ms", got "5 parsecs" (kvbridge.toml)
+        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `replay`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `ignore_tags` (kvbridge.toml)
+        sources[0].ignore_tags[1]: invalid type: integer `5`, expected a string (kvbridge.toml)
+        surprise: unknown field `surprise`, expected one of `http`, `sources`, `bus`, `index`, `recovery`, `limits`, `state`, `sinks` (kvbridge.toml)
+        http.listen: expected an address such as 127.0.0.1:8090, got "nowhere" (kvbridge.toml)
+        sources[0].engine: expected one of vllm, got "abacus" (kvbridge.toml)
+        sources[0].endpoint: expected tcp://host:port, got "udp://a" (kvbridge.toml)
+        sources[1].endpoint: is missing, expected tcp://host:port (kvbridge.toml)
+        sources[1].dp: expected 1 to 1024 ranks, got 0 (kvbridge.toml)
+        bus.kind: expected embedded or nats, got "pigeon" (kvbridge.toml)
+        recovery.lease: must be longer than recovery.idle_probe (kvbridge.toml)
+        state.dir: checkpoints are not supported by this version; remove the field (kvbridge.toml)
+        sinks[0]: no sink is supported by this version, got kind "x" (kvbridge.toml)"#]]
+    .assert_eq(&problems(text, &[]));
+}
+
+#[test]
+fn flag_wins_over_environment_over_file() {
+    let text = "[http]\nlisten = \"127.0.0.1:1\"\n[recovery]\nattempts = 2\nlease = \"90s\"";
+    let vars = [("KVBRIDGE__HTTP__LISTEN", "127.0.0.1:2"), ("KVBRIDGE__RECOVERY__ATTEMPTS", "3")];
+    let config = loaded(text, &vars);
+    assert_eq!(config.listen.port(), 2);
+    assert_eq!(config.recovery.attempt_count_max, 3);
+    assert_eq!(config.recovery.lease, Duration::from_secs(90));
+    let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
+    let config = load(Some(&file(text)), &env(&vars), flags).unwrap();
+    assert_eq!(config.listen.port(), 3);
+}
+
+#[test]
+fn environment_reaches_into_lists_and_is_named_in_problems() {
+    let config = loaded(
+        "",
+        &[
+            ("KVBRIDGE__SOURCES__0__ENGINE", "vllm"),
+            ("KVBRIDGE__SOURCES__0__ENDPOINT", "tcp://h:5557"),
+            ("OTHER", "x"),
+        ],
+    );
+    assert_eq!(config.sources[0].replica.instance, "h:5557");
+    expect![[r#"
+        http.port: unknown field `port`, expected `listen` (KVBRIDGE__HTTP__PORT)
+        sources[0].endpoint: expected tcp://host:port, got "x" (KVBRIDGE__SOURCES__0__ENDPOINT)"#]]
+    .assert_eq(&problems(
+        "",
+        &[
+            ("KVBRIDGE__HTTP__PORT", "1"),
+            ("KVBRIDGE__SOURCES__0__ENGINE", "vllm"),
+            ("KVBRIDGE__SOURCES__0__ENDPOINT", "x"),
+        ],
+    ));
+}
+
+#[test]
+fn ranks_follow_each_other_and_no_replica_is_named_twice() {
+    let text = r#"
+        [[sources]]
+        engine = "vllm"
+        endpoint = "tcp://h:5557"
+        replay = "tcp://h:6557"
+        instance = "h:8000"
+        rank = 4
+        dp = 2
+    "#;
+    let sources = loaded(text, &[]).sources;
+    let seen: Vec<String> = sources
+        .iter()
+        .map(|s| format!("{} {} {}", s.replica.key(), s.endpoint, s.replay.as_ref().unwrap()))
+        .collect();
+    expect![[r#"
+        [
+            "default.h=3A8000.4 tcp://h:5557 tcp://h:6557",
+            "default.h=3A8000.5 tcp://h:5558 tcp://h:6558",
+        ]
+    "#]]
+    .assert_debug_eq(&seen);
+    let twice = format!("{text}{text}");
+    assert!(problems(&twice, &[]).contains("sources[1]: two sources speak of replica default.h"));
+}
+
+#[test]
+fn secrets_show_nowhere() {
+    let text = "[bus]\nkind = \"nats\"\nurl = \"nats://h:4222\"\ntoken = \"hunter2\"";
+    let config = loaded(text, &[]);
+    assert!(!format!("{config:?}").contains("hunter2"));
+    let BusConfig::Nats { token: Some(token), .. } = config.bus else { panic!("nats") };
+    assert_eq!((token.to_string().as_str(), token.expose()), ("***", "hunter2"));
+    assert!(!problems("[bus]\ntoken = 77123", &[]).contains("77123"));
+    assert!(!problems("[bus]\ntoken = \"hunter2", &[]).contains("hunter2"));
+}
+
+#[test]
+fn a_broken_file_names_its_line() {
+    expect!["line 2 is not TOML: extra `=`, expected nothing (kvbridge.toml)"]
+        .assert_eq(&problems("[http]\nlisten == 3", &[]));
+}

@@ -1,0 +1,290 @@
+//! File as typed → [`Config`]: pure and total, every problem is noted and reading goes on.
+
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+
+use kvbridge_schemas::{EngineKind, Replica};
+
+use super::{
+    BusConfig, Config, Endpoint, IndexConfig, Limits, Problems, RecoveryConfig, SourceConfig,
+    SourceFile,
+    file::{BusFile, File, IndexFile, LimitsFile, RecoveryFile, Size, Span},
+    limits,
+};
+use crate::pipeline::registry;
+
+/// Where the API listens: loopback, because it has no authentication.
+pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
+
+/// Model name of a source that names none.
+pub(super) const MODEL_DEFAULT: &str = "default";
+
+/// Ranks of one engine process. The largest deployments published use a few hundred; beyond that a
+/// typo would open sockets by the thousand.
+const RANK_COUNT_MAX: u32 = 1024;
+
+type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Notes problems together with where the value came from.
+struct Check<'a> {
+    origin: Origin<'a>,
+    problems: Problems,
+}
+
+pub(super) fn validate(
+    file: File,
+    origin: Origin<'_>,
+    problems: Problems,
+) -> Result<Config, Problems> {
+    let mut check = Check { origin, problems };
+    let config = Config {
+        listen: check.listen(file.http.listen.as_deref()),
+        sources: check.sources(&file.sources),
+        bus: check.bus(file.bus),
+        index: check.index(&file.index),
+        recovery: check.recovery(&file.recovery),
+        limits: check.limits(&file.limits),
+    };
+    if file.state.dir.is_some() {
+        check.note("state.dir", "checkpoints are not supported by this version; remove the field");
+    }
+    for (at, sink) in file.sinks.iter().enumerate() {
+        let kind = sink.kind.as_deref().unwrap_or("(none)");
+        let message = format!("no sink is supported by this version, got kind {kind:?}");
+        check.note(&format!("sinks[{at}]"), message);
+    }
+    if check.problems.0.is_empty() { Ok(config) } else { Err(check.problems) }
+}
+
+impl Check<'_> {
+    fn note(&mut self, path: &str, message: impl Into<String>) {
+        self.problems.add_from(path, (self.origin)(path), message);
+    }
+
+    fn listen(&mut self, text: Option<&str>) -> SocketAddr {
+        let text = text.unwrap_or(LISTEN_DEFAULT);
+        text.parse().unwrap_or_else(|_| {
+            let message = format!("expected an address such as {LISTEN_DEFAULT}, got {text:?}");
+            self.note("http.listen", message);
+            SocketAddr::from(([127, 0, 0, 1], 0))
+        })
+    }
+
+    fn sources(&mut self, files: &[SourceFile]) -> Vec<SourceConfig> {
+        let mut sources = Vec::new();
+        let mut seen = BTreeSet::new();
+        for (at, file) in files.iter().enumerate() {
+            let path = format!("sources[{at}]");
+            for source in self.source(&path, file) {
+                if !seen.insert(source.replica.clone()) {
+                    let key = source.replica.key();
+                    self.note(&path, format!("two sources speak of replica {key}"));
+                }
+                sources.push(source);
+            }
+        }
+        sources
+    }
+
+    /// One entry, one [`SourceConfig`] for each of its ranks.
+    fn source(&mut self, path: &str, file: &SourceFile) -> Vec<SourceConfig> {
+        let engine = self.engine(path, file.engine.as_deref());
+        let bind = file.bind.unwrap_or(false);
+        let endpoint = match &file.endpoint {
+            Some(text) => self.endpoint(&format!("{path}.endpoint"), text, bind),
+            None => {
+                self.note(&format!("{path}.endpoint"), "is missing, expected tcp://host:port");
+                None
+            }
+        };
+        let replay_path = format!("{path}.replay");
+        let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
+        let rank_count = file.dp.unwrap_or(1);
+        if rank_count == 0 || rank_count > RANK_COUNT_MAX {
+            let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
+            self.note(&format!("{path}.dp"), message);
+            return Vec::new();
+        }
+        for (field, text) in [("model", &file.model), ("instance", &file.instance)] {
+            if text.as_deref() == Some("") {
+                self.note(&format!("{path}.{field}"), "must not be empty");
+            }
+        }
+        let (Some(engine), Some(endpoint)) = (engine, endpoint) else { return Vec::new() };
+        if endpoint.host == "*" && file.instance.is_none() {
+            let message = "is missing: a bound endpoint does not tell whom a router sends to";
+            self.note(&format!("{path}.instance"), message);
+        }
+        (0..rank_count)
+            .filter_map(|offset| {
+                let ports = endpoint
+                    .for_rank(offset)
+                    .zip(replay.as_ref().map_or(Some(None), |r| r.for_rank(offset).map(Some)));
+                let Some((rank_endpoint, rank_replay)) = ports else {
+                    self.note(&format!("{path}.dp"), format!("no port left for rank {offset}"));
+                    return None;
+                };
+                Some(SourceConfig {
+                    engine: engine.clone(),
+                    replica: Replica {
+                        model: file.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned()),
+                        instance: file.instance.clone().unwrap_or_else(|| endpoint.authority()),
+                        rank: file.rank.unwrap_or(0).saturating_add(offset),
+                    },
+                    endpoint: rank_endpoint,
+                    replay: rank_replay,
+                    bind,
+                    topic: file.topic.clone().unwrap_or_default(),
+                    ignore_tags: file.ignore_tags.clone().unwrap_or_default(),
+                })
+            })
+            .collect()
+    }
+
+    fn engine(&mut self, path: &str, name: Option<&str>) -> Option<EngineKind> {
+        let path = format!("{path}.engine");
+        let known = registry::engine_names().collect::<Vec<_>>().join(", ");
+        match name {
+            Some(name) if registry::engine_names().any(|engine| engine == name) => {
+                return Some(EngineKind::from_name(name));
+            }
+            Some(name) => self.note(&path, format!("expected one of {known}, got {name:?}")),
+            None => self.note(&path, format!("is missing, expected one of {known}")),
+        }
+        None
+    }
+
+    fn endpoint(&mut self, path: &str, text: &str, bind: bool) -> Option<Endpoint> {
+        match text.parse::<Endpoint>() {
+            Ok(endpoint) if endpoint.host == "*" && !bind => {
+                self.note(path, "host * can only be bound, not connected to");
+                None
+            }
+            Ok(endpoint) => Some(endpoint),
+            Err(error) => {
+                self.note(path, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn bus(&mut self, file: BusFile) -> BusConfig {
+        match (file.kind.as_deref().unwrap_or("embedded"), file.url) {
+            ("embedded", None) => {
+                if file.token.is_some() {
+                    self.note("bus.token", "belongs to kind \"nats\"");
+                }
+                BusConfig::Embedded
+            }
+            ("embedded", Some(_)) => {
+                self.note("bus.url", "belongs to kind \"nats\"");
+                BusConfig::Embedded
+            }
+            ("nats", Some(url)) if url.starts_with("nats://") || url.starts_with("tls://") => {
+                BusConfig::Nats { url, token: file.token }
+            }
+            ("nats", _) => {
+                self.note("bus.url", "expected nats://host:port");
+                BusConfig::Embedded
+            }
+            (kind, _) => {
+                self.note("bus.kind", format!("expected embedded or nats, got {kind:?}"));
+                BusConfig::Embedded
+            }
+        }
+    }
+
+    fn index(&mut self, file: &IndexFile) -> IndexConfig {
+        IndexConfig {
+            writer_count: self.count("index.writers", file.writers, limits::INDEX_WRITER_COUNT),
+        }
+    }
+
+    fn recovery(&mut self, file: &RecoveryFile) -> RecoveryConfig {
+        let at = |field| format!("recovery.{field}");
+        let config = RecoveryConfig {
+            replay_deadline: self.span(
+                &at("replay_deadline"),
+                file.replay_deadline,
+                limits::REPLAY_DEADLINE,
+            ),
+            attempt_count_max: self.count(
+                &at("attempts"),
+                file.attempts,
+                limits::ATTEMPT_COUNT_MAX,
+            ),
+            held_batch_count_max: self.count(
+                &at("held_batches"),
+                file.held_batches,
+                limits::HELD_BATCH_COUNT_MAX,
+            ),
+            held_bytes_max: self.size(&at("held_bytes"), file.held_bytes, limits::HELD_BYTES_MAX),
+            idle_probe: self.span(&at("idle_probe"), file.idle_probe, limits::IDLE_PROBE),
+            lease: self.span(&at("lease"), file.lease, limits::LEASE),
+        };
+        if config.lease <= config.idle_probe {
+            // Else every quiet minute would end trust before the probe that could have kept it.
+            self.note("recovery.lease", "must be longer than recovery.idle_probe");
+        }
+        config
+    }
+
+    fn limits(&mut self, file: &LimitsFile) -> Limits {
+        let base = Limits::default();
+        let at = |field| format!("limits.{field}");
+        let config = Limits {
+            frame_bytes_max: self.size(&at("frame_max"), file.frame_max, base.frame_bytes_max),
+            orphan_count_max: self.count(
+                &at("orphans_max"),
+                file.orphans_max,
+                base.orphan_count_max,
+            ),
+            source_queue_batches: self.count(
+                &at("source_queue"),
+                file.source_queue,
+                base.source_queue_batches,
+            ),
+            reconnect_min: self.span(&at("reconnect_min"), file.reconnect_min, base.reconnect_min),
+            reconnect_max: self.span(&at("reconnect_max"), file.reconnect_max, base.reconnect_max),
+            body_bytes_max: self.size(&at("body_max"), file.body_max, base.body_bytes_max),
+            match_token_count_max: self.count(
+                &at("match_tokens_max"),
+                file.match_tokens_max,
+                base.match_token_count_max,
+            ),
+            events_queue: self.count(&at("events_queue"), file.events_queue, base.events_queue),
+            events_reader_count_max: self.count(
+                &at("events_readers_max"),
+                file.events_readers_max,
+                base.events_reader_count_max,
+            ),
+        };
+        if config.reconnect_max < config.reconnect_min {
+            self.note("limits.reconnect_max", "must not be shorter than limits.reconnect_min");
+        }
+        config
+    }
+
+    fn span(&mut self, path: &str, value: Option<Span>, default: Duration) -> Duration {
+        let span = value.map_or(default, |span| span.0);
+        if span < Duration::from_millis(1) {
+            self.note(path, "must be at least 1ms");
+        }
+        span
+    }
+
+    fn size(&mut self, path: &str, value: Option<Size>, default: u64) -> u64 {
+        let size = value.map_or(default, |size| size.0);
+        if size < 1024 {
+            self.note(path, "must be at least 1KiB");
+        }
+        size
+    }
+
+    fn count(&mut self, path: &str, value: Option<u32>, default: u32) -> u32 {
+        let count = value.unwrap_or(default);
+        if count == 0 {
+            self.note(path, "must be at least 1");
+        }
+        count
+    }
+}

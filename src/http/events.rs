@@ -1,0 +1,78 @@
+//! GET /v1/events: what is applied from now on, as server-sent events. Token ids show as a count.
+//!
+//! `envelope` carries an envelope, `standing` a replica whose trust or reason changed, `lagged` how
+//! many of both the reader was too slow for. A reader is never waited for.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    extract::State,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use kvbridge_schemas::codec;
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, broadcast, broadcast::error::RecvError};
+
+use super::{Api, Problem, ReplicaJson, Shared, json_bytes};
+use crate::pipeline::FleetEvent;
+
+/// A comment line in silence. Shorter: traffic for nothing. Longer: proxies cut the connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Serialize)]
+struct Lagged {
+    missed: u64,
+}
+
+/// One reader; the permit is given back when it goes.
+struct Reader {
+    api: Arc<Shared>,
+    events: broadcast::Receiver<FleetEvent>,
+    _permit: OwnedSemaphorePermit,
+}
+
+pub(super) async fn stream(State(Api(api)): State<Api>) -> Result<Response, Problem> {
+    let permit = Arc::clone(&api.event_readers).try_acquire_owned().map_err(|_| {
+        api.metrics.readers.refused.increment(1);
+        Problem::too_many_readers(api.limits.events_reader_count_max)
+    })?;
+    let events = api.pipeline.fleet.events();
+    let reader = Reader { api, events, _permit: permit };
+    let events = futures::stream::unfold(reader, async |mut reader| {
+        let event = reader.next().await?;
+        Some((Ok::<_, Infallible>(event), reader))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+impl Reader {
+    async fn next(&mut self) -> Option<Event> {
+        let received = tokio::select! {
+            () = self.api.stop.cancelled() => return None,
+            received = self.events.recv() => received,
+        };
+        match received {
+            Ok(FleetEvent::Applied(envelope)) => {
+                let json = codec::to_json_redacted(&*envelope).to_string();
+                Some(Event::default().event("envelope").data(json))
+            }
+            Ok(FleetEvent::Standing(key, replica, status)) => {
+                let json = json_bytes(&ReplicaJson::of(&key, &replica, &status));
+                Some(Event::default().event("standing").data(text(json)))
+            }
+            Err(RecvError::Lagged(missed)) => {
+                self.api.metrics.readers.lagged.increment(missed);
+                let json = json_bytes(&Lagged { missed });
+                Some(Event::default().event("lagged").data(text(json)))
+            }
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+fn text(json: Vec<u8>) -> String {
+    String::from_utf8(json).expect("JSON is UTF-8")
+}

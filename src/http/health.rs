@@ -1,0 +1,63 @@
+//! GET /healthz, /readyz, /metrics.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use super::{Api, Problem, json};
+
+#[derive(Serialize)]
+struct Alive {
+    alive: bool,
+}
+
+/// The process runs and answers.
+pub(super) async fn alive() -> Response {
+    json(&Alive { alive: true })
+}
+
+#[derive(Serialize)]
+struct Ready {
+    ready: bool,
+    /// How many replicas are in each state of trust, to look at; not part of being ready.
+    trust: BTreeMap<&'static str, u64>,
+}
+
+/// Sources are started and the program does not stop.
+pub(super) async fn ready(State(Api(api)): State<Api>) -> Result<Response, Problem> {
+    if api.stop.is_cancelled() {
+        let detail = "the program stops";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail));
+    }
+    let mut trust = BTreeMap::new();
+    for (_, replica) in api.pipeline.fleet.replicas() {
+        *trust.entry(replica.status.borrow().trust.device.as_str()).or_default() += 1;
+    }
+    Ok(json(&Ready { ready: true, trust }))
+}
+
+/// Prometheus text.
+pub(super) async fn metrics(State(Api(api)): State<Api>) -> Response {
+    let now = api.pipeline.clock.now();
+    for (key, replica) in api.pipeline.fleet.replicas() {
+        if let Some(age) = api.ages.get(key) {
+            let age_ms = now.0.saturating_sub(replica.status.borrow().moved_at.0);
+            age.set(std::time::Duration::from_millis(age_ms).as_secs_f64());
+        }
+    }
+    let queued = u32::try_from(api.pipeline.writers.queued_count()).unwrap_or(u32::MAX);
+    api.metrics.index_queue.set(f64::from(queued));
+    // Rendering thousands of series takes milliseconds: not on a thread that serves matches.
+    let render = api.render.clone();
+    match tokio::task::spawn_blocking(move || render.render()).await {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
+            .into_response(),
+        Err(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "render_failed", "no metrics")
+            .into_response(),
+    }
+}

@@ -1,0 +1,104 @@
+//! GET /v1/replicas, /v1/replicas/{key}; POST /v1/replicas/{key}/resync.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use kvbridge_schemas::{Replica, ReplicaKey};
+use serde::Serialize;
+
+use super::{Api, Problem, json};
+use crate::pipeline::{Command, ReplicaStatus};
+
+/// A replica's three parts.
+#[derive(Serialize)]
+pub(super) struct NameJson<'a> {
+    model: &'a str,
+    instance: &'a str,
+    rank: u32,
+}
+
+impl NameJson<'_> {
+    pub(super) fn of(replica: &Replica) -> NameJson<'_> {
+        NameJson { model: &replica.model, instance: &replica.instance, rank: replica.rank }
+    }
+}
+
+/// How one replica stands.
+#[derive(Serialize)]
+pub struct ReplicaJson<'a> {
+    key: &'a str,
+    replica: NameJson<'a>,
+    trust: &'static str,
+    reason: &'static str,
+    since: u64,
+    epoch: u64,
+    next_seq: u64,
+    blocks: BTreeMap<&'a str, u64>,
+}
+
+impl<'a> ReplicaJson<'a> {
+    /// The JSON of one status.
+    pub fn of(
+        key: &'a ReplicaKey,
+        replica: &'a Replica,
+        status: &'a ReplicaStatus,
+    ) -> ReplicaJson<'a> {
+        ReplicaJson {
+            key: key.as_str(),
+            replica: NameJson::of(replica),
+            trust: status.trust.device.as_str(),
+            reason: status.reason,
+            since: status.since_ms,
+            epoch: status.cursor.epoch.0,
+            next_seq: status.cursor.next_seq.0,
+            blocks: status.blocks.iter().map(|(tier, count)| (tier.as_str(), *count)).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ReplicasJson<'a> {
+    replicas: Vec<ReplicaJson<'a>>,
+}
+
+pub(super) async fn all(State(Api(api)): State<Api>) -> Response {
+    let statuses: Vec<_> = api
+        .pipeline
+        .fleet
+        .replicas()
+        .map(|(key, handle)| (key, &*handle.replica, handle.status.borrow().clone()))
+        .collect();
+    let replicas =
+        statuses.iter().map(|(key, replica, status)| ReplicaJson::of(key, replica, status));
+    json(&ReplicasJson { replicas: replicas.collect() })
+}
+
+pub(super) async fn one(
+    State(Api(api)): State<Api>,
+    Path(key): Path<String>,
+) -> Result<Response, Problem> {
+    let (key, handle) = api.pipeline.fleet.replica(&key).ok_or_else(Problem::unknown_replica)?;
+    let status = handle.status.borrow().clone();
+    Ok(json(&ReplicaJson::of(key, &handle.replica, &status)))
+}
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    key: &'a str,
+    asked: &'static str,
+}
+
+/// Asks for a return to a proven state. What comes of it is seen in the replica's trust and reason.
+pub(super) async fn resync(
+    State(Api(api)): State<Api>,
+    Path(key): Path<String>,
+) -> Result<Response, Problem> {
+    let (key, handle) = api.pipeline.fleet.replica(&key).ok_or_else(Problem::unknown_replica)?;
+    handle.ask(Command::Resync)?;
+    let body = json(&Asked { key: key.as_str(), asked: "resync" });
+    Ok((StatusCode::ACCEPTED, body).into_response())
+}

@@ -1,0 +1,386 @@
+//! One task, one replica: owns its source, recovery and view, and performs what recovery decides.
+//!
+//! Order matters here, and only here:
+//! - A withdrawal reaches the index at once, ahead of the data queued before it.
+//! - Everything else of one input (data, then what may be believed of it) is sent when recovery has
+//!   also seen what the view found out meanwhile, so no grant is published that a finding takes back.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use kvbridge_adapters_api::{
+    AnswerPart, Attempt, Batch, SnapshotRefusal, Source, SourceEvent, SourceRequest,
+};
+use kvbridge_schemas::{
+    Cursor, Engine, EngineKind, Envelope, Replica, ReplicaKey, Seq, SnapshotHeader, TierTrust,
+};
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, ViewCut};
+use crate::{
+    clock::Clock,
+    index::{Generation, Index, Published, ReplicaSlot},
+    recovery::{Action, Input, Recovery, Tick, TrustReason},
+    telemetry::{FactLog, ReplicaMetrics},
+    view::{Delta, View, ViewSettings},
+};
+
+/// Wait before a full index queue is tried again. Shorter: a busy loop. Longer: the source's queue
+/// fills behind us although the index has room again.
+const INDEX_RETRY: Duration = Duration::from_millis(1);
+
+/// What a driver shares with the rest of the process.
+#[derive(Clone)]
+pub struct Outputs {
+    /// The index.
+    pub index: Arc<Index>,
+    /// Its writers.
+    pub writers: Arc<IndexWriters>,
+    /// Readers of events.
+    pub events: broadcast::Sender<FleetEvent>,
+    /// Time.
+    pub clock: Clock,
+}
+
+/// What a driver is started with.
+pub struct DriverParts {
+    /// Whose cache.
+    pub replica: Arc<Replica>,
+    /// Which engine.
+    pub engine: EngineKind,
+    /// Its stream.
+    pub source: Box<dyn Source>,
+    /// Its state machine.
+    pub recovery: Recovery,
+    /// How events fold.
+    pub view: ViewSettings,
+    /// Requests of operators and readers.
+    pub commands: mpsc::Receiver<Command>,
+    /// Where its standing is shown.
+    pub status: watch::Sender<ReplicaStatus>,
+}
+
+/// One replica's task.
+pub struct Driver {
+    replica: Arc<Replica>,
+    key: ReplicaKey,
+    engine: EngineKind,
+    source: Box<dyn Source>,
+    /// The source said that nothing more will come.
+    source_ended: bool,
+    recovery: Recovery,
+    view_settings: ViewSettings,
+    view: View,
+    commands: mpsc::Receiver<Command>,
+    status: watch::Sender<ReplicaStatus>,
+    outputs: Outputs,
+    slot: ReplicaSlot,
+    generation: Generation,
+    /// The generation of the last version sent.
+    published_generation: Generation,
+    /// Where the view stands while actions are performed.
+    cursor: Cursor,
+    /// What was last said, to the index and to readers.
+    told: (TierTrust, TrustReason),
+    told_at_ms: u64,
+    moved_at: Tick,
+    /// When trust was last withdrawn.
+    blind_since: Tick,
+    /// Writes of the current input.
+    writes: Vec<IndexWrite>,
+    /// Inputs that performing brought about.
+    inputs: VecDeque<Input>,
+    facts: FactLog,
+    metrics: ReplicaMetrics,
+}
+
+impl ReplicaStatus {
+    /// How a replica stands before its first step.
+    pub fn starting() -> ReplicaStatus {
+        ReplicaStatus {
+            trust: TierTrust::default(),
+            reason: TrustReason::Detached.as_str(),
+            since_ms: Clock::unix_ms(),
+            cursor: Cursor::default(),
+            moved_at: Tick(0),
+            blocks: std::collections::BTreeMap::new(),
+        }
+    }
+}
+
+impl Driver {
+    /// A driver that has not begun to read.
+    pub fn new(parts: DriverParts, outputs: Outputs) -> Driver {
+        let key = parts.replica.key();
+        let slot = outputs.index.register(Replica::clone(&parts.replica));
+        let told = parts.recovery.standing();
+        Driver {
+            metrics: ReplicaMetrics::register(&key),
+            facts: FactLog::new(key.clone()),
+            generation: outputs.index.generation(slot),
+            published_generation: outputs.index.generation(slot),
+            cursor: parts.recovery.cursor(),
+            told,
+            told_at_ms: Clock::unix_ms(),
+            moved_at: outputs.clock.now(),
+            blind_since: outputs.clock.now(),
+            view: View::new(parts.view),
+            view_settings: parts.view,
+            replica: parts.replica,
+            key,
+            engine: parts.engine,
+            source: parts.source,
+            source_ended: false,
+            recovery: parts.recovery,
+            commands: parts.commands,
+            status: parts.status,
+            outputs,
+            slot,
+            writes: Vec::new(),
+            inputs: VecDeque::new(),
+        }
+    }
+
+    /// Reads until stopped.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let clock = self.outputs.clock;
+        self.publish().await;
+        loop {
+            let input = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = clock.sleep_until(self.recovery.next_deadline()) => Input::DeadlineReached,
+                Some(command) = self.commands.recv() => match command {
+                    Command::Resync => Input::Resync,
+                    Command::Snapshot(answer) => {
+                        // Whoever asked may have gone; then nobody misses the answer.
+                        drop(answer.send(self.cut()));
+                        continue;
+                    }
+                },
+                event = self.source.next(), if !self.source_ended => match event {
+                    Some(event) => self.received(event),
+                    None => {
+                        self.source_ended = true;
+                        error!(replica = %self.key, "source ended");
+                        Input::Source(SourceEvent::Detached)
+                    }
+                },
+            };
+            self.take(input);
+            self.publish().await;
+        }
+    }
+
+    fn received(&self, event: SourceEvent) -> Input {
+        if let SourceEvent::Live(batch) = &event {
+            self.metrics.received.increment(1);
+            self.metrics.lossy(batch.loss);
+        }
+        Input::Source(event)
+    }
+
+    /// Steps until nothing follows any more.
+    fn take(&mut self, input: Input) {
+        let mut actions = Vec::new();
+        self.inputs.push_back(input);
+        while let Some(input) = self.inputs.pop_front() {
+            let now = self.outputs.clock.now();
+            self.recovery.step(now, input, &mut actions);
+            let starts_over =
+                |action: &Action| matches!(action, Action::Clear { .. } | Action::Install { .. });
+            if !actions.iter().any(starts_over) {
+                // A first life is named without a Clear: there was nothing to clear.
+                self.cursor.epoch = self.recovery.cursor().epoch;
+            }
+            for action in actions.drain(..) {
+                self.perform(now, action);
+            }
+        }
+    }
+
+    fn perform(&mut self, now: Tick, action: Action) {
+        match action {
+            Action::Apply(batch) => self.apply(now, batch),
+            Action::Clear { epoch, cause: _ } => {
+                self.view = View::new(self.view_settings);
+                self.cursor = Cursor { epoch, next_seq: Seq(0) };
+                self.write(vec![Delta::Cleared]);
+            }
+            Action::Install { attempt, epoch, resume_seq: _ } => {
+                // No source of this version gives snapshots, and recovery asks only those that do.
+                error!(replica = %self.key, %attempt, %epoch, "snapshot without records");
+            }
+            Action::RequestReplay { attempt, start_seq } => {
+                let request = SourceRequest::Replay { attempt, start_seq };
+                if self.source.request(request).is_err() {
+                    self.answer(attempt, AnswerPart::Failed);
+                }
+            }
+            Action::RequestSnapshot { attempt, object } => {
+                if self.source.request(SourceRequest::Snapshot { attempt, object }).is_err() {
+                    let refusal = SnapshotRefusal::Unavailable;
+                    self.answer(attempt, AnswerPart::SnapshotRefused(refusal));
+                }
+            }
+            Action::CancelRequest => {
+                // A source that cannot cancel has nothing open: its next answer carries an old number.
+                drop(self.source.request(SourceRequest::Cancel));
+            }
+            Action::Announce { trust, reason } => self.announce(now, trust, reason),
+            Action::Record(fact) => {
+                self.facts.record(now, self.cursor.epoch, fact, &mut self.metrics);
+            }
+        }
+    }
+
+    fn answer(&mut self, attempt: Attempt, part: AnswerPart) {
+        self.inputs.push_back(Input::Source(SourceEvent::Answer { attempt, part }));
+    }
+
+    fn apply(&mut self, now: Tick, batch: Batch) {
+        let mut deltas = Vec::new();
+        let mut findings = Vec::new();
+        self.view.apply(&batch.events, &mut deltas, &mut findings);
+        self.inputs.extend(findings.into_iter().map(Input::Finding));
+        self.cursor.next_seq = batch.next_seq();
+        self.moved_at = now;
+        self.metrics.applied.increment(1);
+        self.write(deltas);
+        if self.outputs.events.receiver_count() > 0 {
+            let envelope = Arc::new(self.envelope(batch));
+            // Without a reader nothing is missed.
+            drop(self.outputs.events.send(FleetEvent::Applied(envelope)));
+        }
+    }
+
+    /// Withdrawals take effect at once; grants wait for the data before them.
+    fn announce(&mut self, now: Tick, trust: TierTrust, reason: TrustReason) {
+        let (before, _) = self.told;
+        if trust.device < before.device || trust.host < before.host {
+            self.generation = self.outputs.index.withdraw(self.slot, reason.as_str());
+            self.told = (TierTrust::default(), reason);
+            self.blind_since = now;
+        }
+    }
+
+    /// Queues a change with what was believed before it.
+    fn write(&mut self, deltas: Vec<Delta>) {
+        let published = self.published();
+        self.writes.push(IndexWrite::Apply { slot: self.slot, deltas, published });
+    }
+
+    fn published(&self) -> Published {
+        Published {
+            cursor: self.cursor,
+            trust: self.told.0,
+            reason: self.told.1.as_str(),
+            at_ms: Clock::unix_ms(),
+            generation: self.generation,
+            no_content: self.view.lacks_content(),
+            host_is_hint: self.view.host_is_hint(),
+        }
+    }
+
+    /// Sends what the input changed, the last version with what may be believed now.
+    async fn publish(&mut self) {
+        let standing = self.recovery.standing();
+        let changed = {
+            let shown = self.status.borrow();
+            (shown.trust, shown.reason) != (standing.0, standing.1.as_str())
+        };
+        let moved = !self.writes.is_empty();
+        self.cursor = self.recovery.cursor();
+        if changed {
+            self.stand(standing);
+        }
+        self.told = standing;
+        // A withdrawal that was taken back in the same breath needs a version of the new generation.
+        let regranted = self.generation != self.published_generation;
+        if (changed || regranted) && self.writes.is_empty() {
+            self.write(Vec::new());
+        }
+        self.published_generation = self.generation;
+        let published = self.published();
+        if let Some(IndexWrite::Apply { published: last, .. }) = self.writes.last_mut() {
+            *last = published;
+        }
+        for mut write in std::mem::take(&mut self.writes) {
+            while let Err(back) = self.outputs.writers.try_send(write) {
+                write = back;
+                tokio::time::sleep(INDEX_RETRY).await;
+            }
+        }
+        if changed || moved {
+            self.show();
+        }
+    }
+
+    fn stand(&mut self, (trust, reason): (TierTrust, TrustReason)) {
+        self.told_at_ms = Clock::unix_ms();
+        info!(
+            replica = %self.key, trust = %trust.device, host = %trust.host,
+            reason = reason.as_str(), epoch = %self.cursor.epoch, "trust"
+        );
+        self.metrics.readiness(trust.device);
+        if self.told.0.device < trust.device {
+            let now = self.outputs.clock.now();
+            self.metrics.resynced(trust.device, now.0.saturating_sub(self.blind_since.0));
+        }
+    }
+
+    fn show(&mut self) {
+        let blocks = self.view.block_counts();
+        self.metrics.blocks(&blocks);
+        let status = ReplicaStatus {
+            trust: self.told.0,
+            reason: self.told.1.as_str(),
+            since_ms: self.told_at_ms,
+            cursor: self.cursor,
+            moved_at: self.moved_at,
+            blocks,
+        };
+        let before = self.status.send_replace(status.clone());
+        if before.trust != status.trust || before.reason != status.reason {
+            let (key, replica) = (self.key.clone(), Arc::clone(&self.replica));
+            // Without a reader nothing is missed.
+            drop(self.outputs.events.send(FleetEvent::Standing(key, replica, status)));
+        }
+    }
+
+    fn cut(&self) -> ViewCut {
+        ViewCut {
+            header: SnapshotHeader {
+                replica: Replica::clone(&self.replica),
+                epoch: self.cursor.epoch,
+                resume_seq: self.cursor.next_seq,
+                bus_seq: None,
+                last_digest: self.recovery.digests().last().map(|(_, digest)| digest),
+                trust: self.told.0.device,
+                block_count: 0,
+            },
+            view: self.view.clone(),
+        }
+    }
+
+    fn envelope(&self, batch: Batch) -> Envelope {
+        Envelope {
+            replica: Replica::clone(&self.replica),
+            epoch: self.cursor.epoch,
+            incarnation: batch.incarnation,
+            seq: batch.seq,
+            span: batch.span,
+            digest: batch.digest,
+            trust: self.told.0.device,
+            ts: batch.ts,
+            engine: Engine { kind: self.engine.clone(), format: batch.format.to_owned() },
+            hash: batch.hash,
+            events: batch.events,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+//! All replicas of this process: how they stand, how to ask something of them, and what they applied.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kvbridge_schemas::{Cursor, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use crate::{recovery::Tick, view::View};
+
+/// How one replica stands: published by its driver after every step that changed something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// What may be believed.
+    pub trust: TierTrust,
+    /// Why it is no better.
+    pub reason: &'static str,
+    /// When trust or reason last changed, unix ms.
+    pub since_ms: u64,
+    /// Where the view stands.
+    pub cursor: Cursor,
+    /// When the cursor last moved or was proven.
+    pub moved_at: Tick,
+    /// Distinct blocks by tier.
+    pub blocks: BTreeMap<Tier, u64>,
+}
+
+/// Asked of a driver. It answers between two inputs, so an answer is of one cursor.
+pub enum Command {
+    /// Return to a proven state.
+    Resync,
+    /// The whole view, as it stands now.
+    Snapshot(oneshot::Sender<ViewCut>),
+}
+
+/// A view at one cursor.
+pub struct ViewCut {
+    /// What it is of.
+    pub header: SnapshotHeader,
+    /// The view.
+    pub view: View,
+}
+
+/// Something that readers of events are told.
+#[derive(Clone, Debug)]
+pub enum FleetEvent {
+    /// A batch was applied.
+    Applied(Arc<Envelope>),
+    /// A replica's trust or its reason changed.
+    Standing(ReplicaKey, Arc<Replica>, ReplicaStatus),
+}
+
+/// One replica, from outside its task.
+#[derive(Clone)]
+pub struct ReplicaHandle {
+    /// Whose cache.
+    pub replica: Arc<Replica>,
+    /// How it stands.
+    pub status: watch::Receiver<ReplicaStatus>,
+    /// Asks its driver something.
+    pub commands: mpsc::Sender<Command>,
+}
+
+/// Why a replica cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// Too many requests wait for its driver.
+    #[error("too many requests wait for this replica")]
+    Busy,
+    /// Its task has ended.
+    #[error("the replica's task has ended")]
+    Stopped,
+}
+
+impl ReplicaHandle {
+    /// Queues a command.
+    pub fn ask(&self, command: Command) -> Result<(), AskError> {
+        self.commands.try_send(command).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => AskError::Busy,
+            mpsc::error::TrySendError::Closed(_) => AskError::Stopped,
+        })
+    }
+
+    /// The view as it stands.
+    pub async fn cut(&self) -> Result<ViewCut, AskError> {
+        let (answer, cut) = oneshot::channel();
+        self.ask(Command::Snapshot(answer))?;
+        cut.await.map_err(|_| AskError::Stopped)
+    }
+}
+
+/// All replicas. Fixed by the configuration while the process runs.
+#[derive(Clone)]
+pub struct Fleet {
+    replicas: BTreeMap<ReplicaKey, ReplicaHandle>,
+    events: broadcast::Sender<FleetEvent>,
+}
+
+impl Fleet {
+    /// A fleet without replicas. A reader that falls more than `events_queue` behind is told how many
+    /// it missed; drivers never wait for readers.
+    pub fn new(events_queue: usize) -> Fleet {
+        Fleet { replicas: BTreeMap::new(), events: broadcast::channel(events_queue.max(1)).0 }
+    }
+
+    /// Adds a replica.
+    pub fn add(&mut self, key: ReplicaKey, handle: ReplicaHandle) {
+        self.replicas.insert(key, handle);
+    }
+
+    /// The replica of that key.
+    pub fn replica(&self, key: &str) -> Option<(&ReplicaKey, &ReplicaHandle)> {
+        self.replicas.iter().find(|(known, _)| known.as_str() == key)
+    }
+
+    /// All replicas, by key.
+    pub fn replicas(&self) -> impl Iterator<Item = (&ReplicaKey, &ReplicaHandle)> {
+        self.replicas.iter()
+    }
+
+    /// What is applied from now on.
+    pub fn events(&self) -> broadcast::Receiver<FleetEvent> {
+        self.events.subscribe()
+    }
+
+    /// Where drivers say what they applied.
+    pub(crate) fn events_sender(&self) -> broadcast::Sender<FleetEvent> {
+        self.events.clone()
+    }
+}

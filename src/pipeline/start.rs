@@ -1,0 +1,104 @@
+//! Builds everything that a configuration names: index, writers, sources, one driver for each.
+
+use std::{io, num::NonZeroUsize, sync::Arc, time::Duration};
+
+use kvbridge_schemas::{Replica, ReplicaKey};
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    Driver, DriverParts, Fleet, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus, Tasks,
+    registry::{self, OpenError},
+};
+use crate::{
+    clock::Clock,
+    config::{Config, RecoveryConfig, limits},
+    index::Index,
+    recovery::{self, Recovery, Settings, Tick},
+};
+
+/// The running pipeline, as the rest of the program sees it.
+#[derive(Clone)]
+pub struct Pipeline {
+    /// All replicas.
+    pub fleet: Arc<Fleet>,
+    /// All views together.
+    pub index: Arc<Index>,
+    /// The threads that write it.
+    pub writers: Arc<IndexWriters>,
+    /// Time.
+    pub clock: Clock,
+}
+
+/// Why the pipeline did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A writer thread could not be made.
+    #[error("cannot start an index writer: {0}")]
+    Writer(#[from] io::Error),
+    /// A source could not be opened.
+    #[error("source of replica {key}: {source}")]
+    Source {
+        /// Whose.
+        key: ReplicaKey,
+        /// Why.
+        source: OpenError,
+    },
+}
+
+/// Starts everything. Must be called inside a tokio runtime.
+pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipeline, StartError> {
+    let index = Arc::new(Index::new());
+    let writer_count = usize::try_from(config.index.writer_count).unwrap_or(1);
+    let writer_count = NonZeroUsize::new(writer_count).unwrap_or(NonZeroUsize::MIN);
+    let writers = Arc::new(IndexWriters::start(&index, writer_count)?);
+    let mut fleet = Fleet::new(usize::try_from(config.limits.events_queue).unwrap_or(1));
+    let outputs = Outputs {
+        index: Arc::clone(&index),
+        writers: Arc::clone(&writers),
+        events: fleet.events_sender(),
+        clock,
+    };
+    for source in &config.sources {
+        let key = source.replica.key();
+        let opened = registry::open(source, &config.limits)
+            .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
+        let mut settings = Settings::new(opened.source.capabilities(), clock.unix_ms_of(Tick(0)));
+        settings.jitter_seed = jitter_seed(&source.replica);
+        settings.limits = recovery_limits(&config.recovery);
+        let (commands_tx, commands) =
+            mpsc::channel(usize::try_from(limits::COMMAND_QUEUE).unwrap_or(1));
+        let (status, status_rx) = watch::channel(ReplicaStatus::starting());
+        let replica = Arc::new(source.replica.clone());
+        let parts = DriverParts {
+            replica: Arc::clone(&replica),
+            engine: source.engine.clone(),
+            source: opened.source,
+            recovery: Recovery::new(settings),
+            view: opened.view,
+            commands,
+            status,
+        };
+        let driver = Driver::new(parts, outputs.clone());
+        tasks.spawn(format!("driver {key}"), driver.run(tasks.stop_token()));
+        fleet.add(key, ReplicaHandle { replica, status: status_rx, commands: commands_tx });
+    }
+    Ok(Pipeline { fleet: Arc::new(fleet), index, writers, clock })
+}
+
+/// Any number that differs between replicas and is the same at every start.
+fn jitter_seed(replica: &Replica) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(replica.key().as_str().as_bytes())
+}
+
+fn recovery_limits(config: &RecoveryConfig) -> recovery::Limits {
+    let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    recovery::Limits {
+        held_batches_max: usize::try_from(config.held_batch_count_max).unwrap_or(usize::MAX),
+        held_bytes_max: config.held_bytes_max,
+        replay_deadline_ms: ms(config.replay_deadline),
+        attempts_max: config.attempt_count_max,
+        probe_after_ms: ms(config.idle_probe),
+        lease_ms: ms(config.lease),
+        ..recovery::Limits::default()
+    }
+}

@@ -1,0 +1,326 @@
+//! Names, labels and handles of all metrics. Handles are made once per replica and kept: looking one
+//! up costs more than counting with it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use kvbridge_adapters_api::Loss;
+use kvbridge_schemas::{ReplicaKey, Tier, Trust};
+use metrics::{Counter, Gauge, Histogram, Label, Unit, counter, gauge, histogram};
+use metrics_exporter_prometheus::{
+    BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Metric names, `kvbridge_<noun>_<unit>_total`.
+pub mod name {
+    /// Live batches received from the source.
+    pub const BATCHES_RECEIVED: &str = "kvbridge_batches_received_total";
+    /// Batches folded into the view, live or replayed.
+    pub const BATCHES_APPLIED: &str = "kvbridge_batches_applied_total";
+    /// Batches of which something could not be read.
+    pub const BATCHES_LOSSY: &str = "kvbridge_batches_lossy_total";
+    /// Every fact of the state machine.
+    pub const FACTS: &str = "kvbridge_facts_total";
+    /// Gaps in the live stream.
+    pub const GAPS: &str = "kvbridge_gaps_total";
+    /// Batches that were missing in them.
+    pub const MISSING_BATCHES: &str = "kvbridge_missing_batches_total";
+    /// Returns to a settled state.
+    pub const RESYNCS: &str = "kvbridge_resyncs_total";
+    /// How long trust was withdrawn before one.
+    pub const RESYNC_DURATION: &str = "kvbridge_resync_duration_seconds";
+    /// New lives of a replica's cache.
+    pub const EPOCH_CHANGES: &str = "kvbridge_epoch_changes_total";
+    /// 1 for the state the replica is in, else 0.
+    pub const READINESS: &str = "kvbridge_readiness";
+    /// Time since the view last changed or was proven.
+    pub const CURSOR_AGE: &str = "kvbridge_cursor_age_seconds";
+    /// Blocks in the view.
+    pub const VIEW_BLOCKS: &str = "kvbridge_view_blocks";
+    /// Index updates that wait.
+    pub const INDEX_QUEUE: &str = "kvbridge_index_queue_updates";
+    /// Match requests by outcome.
+    pub const MATCHES: &str = "kvbridge_matches_total";
+    /// Time a match took.
+    pub const MATCH_DURATION: &str = "kvbridge_match_duration_seconds";
+    /// Envelopes that slow readers of `/v1/events` missed.
+    pub const EVENTS_LAGGED: &str = "kvbridge_events_lagged_total";
+    /// Readers of `/v1/events` that were refused or cut off.
+    pub const EVENTS_READERS_REFUSED: &str = "kvbridge_events_readers_refused_total";
+}
+
+/// Label keys.
+pub mod label {
+    /// The replica key.
+    pub const REPLICA: &str = "replica";
+    /// A fact's word.
+    pub const FACT: &str = "fact";
+    /// What a batch lost.
+    pub const LOSS: &str = "loss";
+    /// What trust came back to.
+    pub const RESOLUTION: &str = "resolution";
+    /// A trust state.
+    pub const STATE: &str = "state";
+    /// A tier; unknown ones are `other`.
+    pub const TIER: &str = "tier";
+    /// What came of a request.
+    pub const OUTCOME: &str = "outcome";
+}
+
+/// From a microsecond in-process match to a resync of minutes.
+const SECONDS_BUCKETS: [f64; 14] =
+    [0.000_05, 0.000_2, 0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0];
+
+/// How often samples are folded into buckets: a few thousand samples each time.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// The label value of every tier this version has no word for: theirs is not a closed set.
+const TIER_OTHER: &str = "other";
+
+/// Why metrics could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// The exporter refused.
+    #[error("cannot set metrics up: {0}")]
+    Exporter(#[from] BuildError),
+}
+
+/// Makes the recorder of the whole process and returns what renders it. Once per process.
+pub fn install_metrics() -> Result<PrometheusHandle, MetricsError> {
+    let handle = builder()?.install_recorder()?;
+    describe();
+    Ok(handle)
+}
+
+/// A recorder that is not installed, for tests.
+pub fn build_metrics() -> Result<PrometheusRecorder, MetricsError> {
+    Ok(builder()?.build_recorder())
+}
+
+/// Without upkeep, histograms that nobody scrapes grow without bound.
+pub async fn upkeep(render: PrometheusHandle, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(UPKEEP_EVERY) => render.run_upkeep(),
+        }
+    }
+}
+
+fn builder() -> Result<PrometheusBuilder, BuildError> {
+    // Without buckets a histogram would render as a summary, which cannot be added up.
+    PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
+}
+
+fn describe() {
+    for (metric, text) in [
+        (name::BATCHES_RECEIVED, "live batches received from the source"),
+        (name::BATCHES_APPLIED, "batches folded into the view"),
+        (name::BATCHES_LOSSY, "batches of which something could not be read"),
+        (name::FACTS, "facts of the state machine"),
+        (name::GAPS, "gaps in the live stream"),
+        (name::MISSING_BATCHES, "batches missing in gaps"),
+        (name::RESYNCS, "returns to a settled state"),
+        (name::EPOCH_CHANGES, "new lives of a replica's cache"),
+        (name::MATCHES, "match requests"),
+        (name::EVENTS_LAGGED, "envelopes that slow readers of events missed"),
+        (name::EVENTS_READERS_REFUSED, "readers of events that were refused"),
+    ] {
+        metrics::describe_counter!(metric, text);
+    }
+    for (metric, text) in [
+        (name::READINESS, "1 for the trust state the replica is in"),
+        (name::VIEW_BLOCKS, "blocks in the view"),
+        (name::INDEX_QUEUE, "index updates that wait"),
+    ] {
+        metrics::describe_gauge!(metric, text);
+    }
+    metrics::describe_gauge!(
+        name::CURSOR_AGE,
+        Unit::Seconds,
+        "time since the view last changed or was proven"
+    );
+    for metric in [name::RESYNC_DURATION, name::MATCH_DURATION] {
+        metrics::describe_histogram!(metric, Unit::Seconds, "duration");
+    }
+}
+
+/// Handles of one replica.
+pub struct ReplicaMetrics {
+    /// See [`name::BATCHES_RECEIVED`].
+    pub received: Counter,
+    /// See [`name::BATCHES_APPLIED`].
+    pub applied: Counter,
+    /// See [`name::GAPS`].
+    pub gaps: Counter,
+    /// See [`name::MISSING_BATCHES`].
+    pub missing_batches: Counter,
+    /// See [`name::EPOCH_CHANGES`].
+    pub epoch_changes: Counter,
+    key: ReplicaKey,
+    lossy: [Counter; 3],
+    readiness: [(Trust, Gauge); 3],
+    resyncs: [(Trust, Counter, Histogram); 2],
+    facts: BTreeMap<&'static str, Counter>,
+    blocks: BTreeMap<&'static str, Gauge>,
+}
+
+impl ReplicaMetrics {
+    /// Registers the handles of a replica.
+    pub fn register(key: &ReplicaKey) -> ReplicaMetrics {
+        let replica = || vec![Label::new(label::REPLICA, key.to_string())];
+        let with = |label: &'static str, value: &'static str| {
+            vec![Label::new(label::REPLICA, key.to_string()), Label::new(label, value)]
+        };
+        ReplicaMetrics {
+            received: counter!(name::BATCHES_RECEIVED, replica()),
+            applied: counter!(name::BATCHES_APPLIED, replica()),
+            gaps: counter!(name::GAPS, replica()),
+            missing_batches: counter!(name::MISSING_BATCHES, replica()),
+            epoch_changes: counter!(name::EPOCH_CHANGES, replica()),
+            key: key.clone(),
+            lossy: ["stores", "may_remove", "body"]
+                .map(|loss| counter!(name::BATCHES_LOSSY, with(label::LOSS, loss))),
+            readiness: [Trust::None, Trust::LowerBound, Trust::Exact]
+                .map(|trust| (trust, gauge!(name::READINESS, with(label::STATE, trust.as_str())))),
+            resyncs: [Trust::LowerBound, Trust::Exact].map(|trust| {
+                (
+                    trust,
+                    counter!(name::RESYNCS, with(label::RESOLUTION, trust.as_str())),
+                    histogram!(name::RESYNC_DURATION, label::RESOLUTION => trust.as_str()),
+                )
+            }),
+            facts: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+        }
+    }
+
+    /// Counts what a received batch lost.
+    pub fn lossy(&self, loss: Loss) {
+        let [stores, may_remove, body] = &self.lossy;
+        match loss {
+            Loss::Nothing => (),
+            Loss::Stores => stores.increment(1),
+            Loss::MayRemove => may_remove.increment(1),
+            Loss::Body => body.increment(1),
+        }
+    }
+
+    /// Counts a fact by its word.
+    pub fn fact(&mut self, word: &'static str) {
+        self.facts
+            .entry(word)
+            .or_insert_with(|| {
+                let labels = vec![
+                    Label::new(label::REPLICA, self.key.to_string()),
+                    Label::new(label::FACT, word),
+                ];
+                counter!(name::FACTS, labels)
+            })
+            .increment(1);
+    }
+
+    /// Shows the state the replica is in.
+    pub fn readiness(&self, trust: Trust) {
+        for (state, gauge) in &self.readiness {
+            gauge.set(if *state == trust { 1.0 } else { 0.0 });
+        }
+    }
+
+    /// Counts a return of trust after so many milliseconds without.
+    pub fn resynced(&self, trust: Trust, blind_ms: u64) {
+        for (resolution, count, duration) in &self.resyncs {
+            if *resolution == trust {
+                count.increment(1);
+                duration.record(Duration::from_millis(blind_ms));
+            }
+        }
+    }
+
+    /// Shows the blocks of each tier; a tier that is gone shows 0.
+    pub fn blocks(&mut self, counts: &BTreeMap<Tier, u64>) {
+        let mut by_word: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for (tier, count) in counts {
+            *by_word.entry(tier_word(tier)).or_default() += count;
+        }
+        for word in by_word.keys() {
+            self.blocks.entry(word).or_insert_with(|| {
+                let labels = vec![
+                    Label::new(label::REPLICA, self.key.to_string()),
+                    Label::new(label::TIER, *word),
+                ];
+                gauge!(name::VIEW_BLOCKS, labels)
+            });
+        }
+        for (word, gauge) in &self.blocks {
+            let count = by_word.get(word).copied().unwrap_or(0);
+            gauge.set(u32::try_from(count).map_or(f64::from(u32::MAX), f64::from));
+        }
+    }
+}
+
+fn tier_word(tier: &Tier) -> &'static str {
+    match tier {
+        Tier::Device => "device",
+        Tier::Host => "host",
+        Tier::Disk => "disk",
+        Tier::External => "external",
+        Tier::Other(_) => TIER_OTHER,
+    }
+}
+
+/// Handles of match requests.
+pub struct Matches {
+    /// Some replica was usable.
+    pub usable: Counter,
+    /// None was.
+    pub fallback: Counter,
+    /// The question could not be answered.
+    pub refused: Counter,
+    /// See [`name::MATCH_DURATION`].
+    pub duration: Histogram,
+}
+
+/// Handles of the readers of `/v1/events`.
+pub struct EventReaders {
+    /// See [`name::EVENTS_LAGGED`].
+    pub lagged: Counter,
+    /// See [`name::EVENTS_READERS_REFUSED`].
+    pub refused: Counter,
+}
+
+/// Handles that belong to no replica.
+pub struct Metrics {
+    /// Match requests.
+    pub matches: Matches,
+    /// Readers of events.
+    pub readers: EventReaders,
+    /// See [`name::INDEX_QUEUE`].
+    pub index_queue: Gauge,
+}
+
+/// The handle of a replica's age, set at the moment of a scrape.
+pub fn cursor_age(key: &ReplicaKey) -> Gauge {
+    gauge!(name::CURSOR_AGE, label::REPLICA => key.to_string())
+}
+
+impl Metrics {
+    /// Registers the handles.
+    pub fn register() -> Metrics {
+        let outcome = |word: &'static str| counter!(name::MATCHES, label::OUTCOME => word);
+        Metrics {
+            matches: Matches {
+                usable: outcome("usable"),
+                fallback: outcome("fallback"),
+                refused: outcome("refused"),
+                duration: histogram!(name::MATCH_DURATION),
+            },
+            readers: EventReaders {
+                lagged: counter!(name::EVENTS_LAGGED),
+                refused: counter!(name::EVENTS_READERS_REFUSED),
+            },
+            index_queue: gauge!(name::INDEX_QUEUE),
+        }
+    }
+}

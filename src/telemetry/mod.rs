@@ -1,0 +1,15 @@
+//! What operators see: metric names and label keys in one place, one log line a fact.
+//!
+//! Never in a metric or a log: token ids, salts, hashes, topics. The label `replica` is bounded by the
+//! configuration; every other label is a closed set of words.
+
+mod facts;
+mod log;
+mod metrics;
+
+pub use facts::FactLog;
+pub use log::{LOG_DEFAULT, LOG_VARIABLE, LogError, start_log};
+pub use metrics::{
+    EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
+    install_metrics, label, name, upkeep,
+};
