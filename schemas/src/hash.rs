@@ -127,3 +127,63 @@ impl fmt::Debug for Digest {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn hash(len: usize) -> BlockHash {
+        let bytes: Vec<u8> = (1..=u8::MAX).cycle().take(len).collect();
+        BlockHash::from_bytes(&bytes).unwrap()
+    }
+
+    #[test]
+    fn bytes_come_back_whole_at_every_length() {
+        for len in [1, 8, 16, 31, 32, 33, 64, 255, 256, HASH_BYTES_MAX] {
+            assert_eq!(hash(len).as_bytes().len(), len);
+            assert_eq!(BlockHash::from_bytes(hash(len).as_bytes()), Ok(hash(len)));
+        }
+        assert_eq!(BlockHash::from_bytes(&[]), Err(BlockHashError { len: 0 }));
+        let long = vec![0; HASH_BYTES_MAX + 1];
+        assert_eq!(BlockHash::from_bytes(&long), Err(BlockHashError { len: HASH_BYTES_MAX + 1 }));
+    }
+
+    #[test]
+    fn an_integer_is_its_eight_bytes() {
+        let value = 0x0102_0304_0506_0708;
+        assert_eq!(
+            BlockHash::from_u64(value),
+            BlockHash::from_bytes(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap()
+        );
+        assert_eq!(format!("{:?}", BlockHash::from_u64(value)), "0102030405060708");
+    }
+
+    #[test]
+    fn length_tells_hashes_apart() {
+        // Zero bytes at the end are part of a hash, although the short form stores them anyway.
+        let zeros: BTreeSet<BlockHash> =
+            (1..=40).map(|len| BlockHash::from_bytes(&vec![0; len]).unwrap()).collect();
+        assert_eq!(zeros.len(), 40);
+    }
+
+    #[test]
+    fn projection_takes_the_bits_that_an_integer_shows() {
+        let long = hash(32);
+        assert_eq!(Projection::First8.apply(&long), 0x0102_0304_0506_0708);
+        assert_eq!(Projection::Last8.apply(&long), 0x191a_1b1c_1d1e_1f20);
+        for projection in [Projection::First8, Projection::Last8] {
+            assert_eq!(projection.apply(&BlockHash::from_u64(77)), 77);
+            assert_eq!(projection.apply(&BlockHash::from_bytes(&[1, 0]).unwrap()), 256);
+        }
+    }
+
+    #[test]
+    fn scheme_names_come_back() {
+        for name in ["unknown", "vllm.sha256_cbor", "later"] {
+            assert_eq!(HashScheme::from_name(name).as_str(), name);
+        }
+        assert_eq!(HashScheme::from_name("unknown"), HashScheme::Unknown);
+    }
+}

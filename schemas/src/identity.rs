@@ -200,3 +200,56 @@ pub struct Cursor {
     /// The seq expected next ("last applied" could not say "nothing yet").
     pub next_seq: Seq,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(model: &str, instance: &str, rank: u32) -> String {
+        Replica { model: model.into(), instance: instance.into(), rank }.key().to_string()
+    }
+
+    #[test]
+    fn key_escapes_all_but_letters_digits_dash_and_underscore() {
+        assert_eq!(key("org/M_1-x", "h:80", 7), "org=2FM_1-x.h=3A80.7");
+        assert_eq!(key("é", "=", 0), "=C3=A9.=3D.0");
+        assert_eq!(key("", "", 0), "=.=.0");
+    }
+
+    #[test]
+    fn key_is_refused_by_reason() {
+        let refused = [
+            ("", KeyError::Parts { count: 1 }),
+            ("m.i", KeyError::Parts { count: 2 }),
+            ("m.i.0.1", KeyError::Parts { count: 4 }),
+            ("=2.i.0", KeyError::Escape),
+            ("=2G.i.0", KeyError::Escape),
+            ("=FF.i.0", KeyError::Escape),
+            ("m.i.x", KeyError::Rank),
+            ("m.i.", KeyError::Rank),
+            ("m.i.4294967296", KeyError::Rank),
+            ("m.i.007", KeyError::NotCanonical),
+            ("=41.i.0", KeyError::NotCanonical),
+            ("=2f.i.0", KeyError::NotCanonical),
+            (".i.0", KeyError::NotCanonical),
+            ("m i.i.0", KeyError::NotCanonical),
+        ];
+        for (text, error) in refused {
+            assert_eq!(ReplicaKey::parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn engine_names_come_back() {
+        for name in ["vllm", "sglang", "trtllm", "another"] {
+            assert_eq!(EngineKind::from_name(name).as_str(), name);
+        }
+        assert_eq!(EngineKind::from_name("vLLM"), EngineKind::Other("vLLM".into()));
+    }
+
+    #[test]
+    fn seq_saturates() {
+        assert_eq!(Seq(1).plus(2), Seq(3));
+        assert_eq!(Seq(u64::MAX).plus(1), Seq(u64::MAX));
+    }
+}

@@ -101,3 +101,34 @@ pub struct Group {
     /// Sliding window in tokens.
     pub window: Option<u32>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for name in ["device", "host", "disk", "external", "cxl"] {
+            assert_eq!(Tier::from_name(name).as_str(), name);
+        }
+        for name in ["full_attention", "mla_attention", "sliding_window", "mamba"] {
+            assert_eq!(GroupKind::from_name(name).as_str(), name);
+        }
+        assert_eq!(Tier::from_name("cxl"), Tier::Other("cxl".into()));
+        assert_eq!(GroupKind::from_name("mamba"), GroupKind::Other("mamba".into()));
+    }
+
+    #[test]
+    fn only_device_and_host_announce_removals() {
+        let trusted = |name| !Tier::from_name(name).is_hint();
+        assert!(trusted("device") && trusted("host"));
+        assert!(!trusted("disk") && !trusted("external") && !trusted("cxl"));
+    }
+
+    #[test]
+    fn only_full_attention_holds_a_whole_prefix() {
+        let whole = |name| GroupKind::from_name(name).holds_whole_prefix();
+        assert!(whole("full_attention") && whole("mla_attention"));
+        assert!(!whole("sliding_window") && !whole("mamba"));
+    }
+}

@@ -71,3 +71,24 @@ impl TierTrust {
         TierTrust { device: self.device.min(other.device), host: self.host.min(other.host) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_we_do_not_know_promises_nothing() {
+        for trust in [Trust::None, Trust::LowerBound, Trust::Exact] {
+            assert_eq!(Trust::from_name(trust.as_str()), trust);
+        }
+        assert_eq!(Trust::from_name("EXACT"), Trust::None);
+    }
+
+    #[test]
+    fn min_is_per_tier_and_hint_tiers_have_none() {
+        let own = TierTrust { device: Trust::Exact, host: Trust::None };
+        let both = own.min(TierTrust::all(Trust::LowerBound));
+        assert_eq!(both, TierTrust { device: Trust::LowerBound, host: Trust::None });
+        assert_eq!(TierTrust::all(Trust::Exact).of(&Tier::Disk), Trust::None);
+    }
+}

@@ -33,6 +33,11 @@ impl Recovery {
         if let Some(arrival) = self.other_life(batch) {
             return arrival;
         }
+        if is_reset(batch) {
+            // A reset has an id space of its own: its bytes are not those of the data it replaces.
+            let behind = self.anchored() && batch.next_seq() <= self.cursor.next_seq;
+            return if behind { Arrival::Duplicate } else { Arrival::New };
+        }
         let epoch_on_wire = batch.epoch.is_some();
         let seen = self.ring.get(batch.seq).or_else(|| self.held.digest_of(batch.seq));
         if self.planted_drop_by_number(batch) {
@@ -49,7 +54,7 @@ impl Recovery {
         if epoch_on_wire && batch.next_seq() <= next_seq {
             return Arrival::Duplicate;
         }
-        if batch.span > 1 && batch.seq < next_seq && !is_reset(batch) {
+        if batch.span > 1 && batch.seq < next_seq {
             return Arrival::Straddle;
         }
         let rolled_back = self.highest_live.is_some_and(|highest| batch.seq < highest);

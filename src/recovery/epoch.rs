@@ -19,6 +19,10 @@ const QUARANTINE_MS_MAX: u64 = 3_600_000;
 impl Recovery {
     /// Positive evidence of a new life: the old cache no longer exists.
     pub(super) fn new_epoch(&mut self, cx: &mut Cx<'_>, wire: Option<Epoch>, batch: Option<Batch>) {
+        if wire.is_none() && self.settings.capabilities.epoch_on_wire {
+            // Only the wire may number its lives: a number of our own would make its next one stale.
+            return self.rejoin(cx, TrustReason::NewEpoch);
+        }
         self.withdraw(cx, TrustReason::NewEpoch);
         self.cancel(cx);
         if let Some(ended) = self.incarnation.take() {
@@ -102,7 +106,7 @@ impl Recovery {
     pub(super) fn resync(&mut self, cx: &mut Cx<'_>) {
         cx.record(Fact::ResyncAsked);
         // An operator who fixed the port wants it tried again.
-        self.replay_unusable = false;
+        self.replay_unusable_until = None;
         self.rejoin(cx, TrustReason::Verifying);
     }
 

@@ -52,6 +52,9 @@ impl Recovery {
     pub(super) fn join(&mut self, cx: &mut Cx<'_>) {
         self.lineage = Lineage::Empty;
         self.cursor.next_seq = Seq(0);
+        if self.doubt == TrustReason::Detached {
+            self.doubt = TrustReason::Joining;
+        }
         if self.cursor.epoch == self.settings.epoch_floor
             && !self.settings.capabilities.epoch_on_wire
         {
@@ -112,14 +115,12 @@ impl Recovery {
         match &self.phase {
             Phase::Detached | Phase::Quarantined { .. } => (),
             Phase::Joining { .. } => self.joining_live(cx, batch),
-            Phase::Live(Probe::Off | Probe::At(_)) | Phase::Partial(Probe::Off | Probe::At(_)) => {
-                self.settled_live(cx, batch);
-            }
-            Phase::Verifying(_)
+            Phase::Live(_) | Phase::Partial(_) if self.settled() => self.settled_live(cx, batch),
+            Phase::Live(_)
+            | Phase::Partial(_)
+            | Phase::Verifying(_)
             | Phase::Replaying(_)
-            | Phase::Snapshotting(_)
-            | Phase::Live(Probe::Open(_))
-            | Phase::Partial(Probe::Open(_)) => self.hold(cx, batch),
+            | Phase::Snapshotting(_) => self.hold(cx, batch),
         }
     }
 
@@ -215,7 +216,7 @@ impl Recovery {
             self.cancel(cx);
             self.settle(cx);
             self.drain(cx);
-            return self.arrive_again(cx, batch);
+            return self.arrive(cx, batch, false);
         }
         let can_replay = self.can_replay();
         if self.planted(Planted::HeldFullForgets) {
@@ -232,7 +233,7 @@ impl Recovery {
             self.held.clear();
         } else {
             self.no_history_without_snapshot(cx);
-            if matches!(self.phase, Phase::Partial(_)) {
+            if self.settled() {
                 return self.arrive(cx, batch, false);
             }
         }
@@ -289,6 +290,7 @@ impl Recovery {
             // What was lost in the same batch may have come after the clear.
             if batch.loss == Loss::Nothing {
                 cx.record(Fact::Flushed);
+                self.proven(cx);
                 self.cap = Cap::default();
                 self.lineage = Lineage::Proven(scope);
             }

@@ -83,6 +83,8 @@ pub struct Recovery {
     closed: VecDeque<String>,
     /// What was last told to the shell.
     announced: (TierTrust, TrustReason),
+    /// What is looked into, while it is.
+    doubt: TrustReason,
     /// When a batch or a probe last proved the view.
     proven_at: Tick,
     /// The lease ran out.
@@ -91,8 +93,10 @@ pub struct Recovery {
     pace: Pace,
     /// The source returned a digest we keep, at least once: its replay works.
     confirmed: bool,
-    /// The source's replay was found to be of no use.
-    replay_unusable: bool,
+    /// The source's replay was found to be of no use; it is tried again then.
+    replay_unusable_until: Option<Tick>,
+    /// The time of the step under way.
+    now: Tick,
     /// An unreadable body, seen once.
     poison: Option<(Seq, Digest)>,
     /// Our queue dropped batches while a replay was open: its end is not the end.
@@ -140,12 +144,14 @@ impl Recovery {
             incarnation: None,
             closed: VecDeque::new(),
             announced: (TierTrust::default(), TrustReason::Detached),
+            doubt: TrustReason::Detached,
             proven_at: Tick(0),
             lapsed: false,
             attempt: Attempt(0),
             pace,
             confirmed: false,
-            replay_unusable: false,
+            replay_unusable_until: None,
+            now: Tick(0),
             poison: None,
             overflow_pending: false,
             tail: None,
@@ -160,6 +166,7 @@ impl Recovery {
     pub fn step(&mut self, now: Tick, input: Input, actions: &mut Vec<Action>) {
         assert!(actions.is_empty(), "perform all actions before the next step");
         let at_deadline = input == Input::DeadlineReached;
+        self.now = now;
         let mut cx = Cx { now, out: actions };
         match input {
             Input::Source(event) => self.source(&mut cx, event),
@@ -250,6 +257,7 @@ impl Recovery {
             settled || self.announced.0 == TierTrust::default(),
             "only settled views have trust"
         );
+        assert!(!self.settled() || self.held.is_empty(), "nothing waits without a reason");
         assert!(self.ring.last().is_none_or(|(seq, _)| seq < self.cursor.next_seq));
         assert!(self.cursor.epoch >= self.settings.epoch_floor || self.cursor.epoch == Epoch(0));
     }

@@ -29,8 +29,6 @@ pub enum Planted {
     OldSeqFirst,
     /// Digests are not compared.
     DigestSkipped,
-    /// Trust is granted before the data it speaks of.
-    AnnounceFirst,
     /// A full buffer of live batches is simply emptied and the replay called done.
     HeldFullForgets,
     /// Silence is never looked into.
@@ -41,6 +39,29 @@ pub enum Planted {
     OverflowIgnored,
     /// A kept view is believed again as soon as the stream is back.
     ReattachTrusted,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Planted; 17] = [
+        Planted::GapAsksNext,
+        Planted::RollbackOnlyInLive,
+        Planted::OverlapByNumber,
+        Planted::ProbeRecordsNoOverlap,
+        Planted::EndTrusted,
+        Planted::PartialWithoutClear,
+        Planted::LostStoreKeepsExact,
+        Planted::PoisonReplayed,
+        Planted::TrustRepairClear,
+        Planted::EpochNotEqual,
+        Planted::OldSeqFirst,
+        Planted::DigestSkipped,
+        Planted::HeldFullForgets,
+        Planted::NeverProbes,
+        Planted::NoLease,
+        Planted::OverflowIgnored,
+        Planted::ReattachTrusted,
+    ];
 }
 
 impl Recovery {

@@ -14,11 +14,15 @@ use super::{
 impl Recovery {
     /// Whether old batches can be asked for.
     pub(super) fn can_replay(&self) -> bool {
-        self.settings.has_replay() && !self.replay_unusable
+        let usable = self.replay_unusable_until.is_none_or(|until| until <= self.now);
+        self.settings.has_replay() && usable
     }
 
     /// Attached late, or too early to tell: fetch what was before.
     pub(super) fn start_join(&mut self, cx: &mut Cx<'_>) {
+        if self.doubt == TrustReason::Joining {
+            self.doubt = TrustReason::JoinedLate;
+        }
         if self.can_snapshot() {
             self.start_fetch(cx, None);
         } else if self.can_replay() {
@@ -88,7 +92,10 @@ impl Recovery {
             return self.reset(cx, &batch);
         }
         if anchored && batch.next_seq() <= next {
-            return self.answer_overlap(cx, &batch);
+            return if is_reset(&batch) {
+            } else {
+                self.answer_overlap(cx, &batch)
+            };
         }
         let in_reach = !anchored || asking.anchored || asks_next;
         if batch.seq == next && in_reach && (anchored || batch.seq == Seq(0)) {
@@ -173,9 +180,11 @@ impl Recovery {
         if asking.expect.is_none() {
             return self.end_only(cx);
         }
-        // Exactly the last batch and END, with nothing newer known: the engine has no more.
-        let nothing_more = asking.anchored && (!asking.advanced || end_trusted);
-        if nothing_more && held_nothing { self.complete(cx) } else { self.ask_again(cx) }
+        // Exactly the last batch and END, with nothing newer known: the engine has no more. A probe
+        // needs less: it withdrew nothing, and what is held follows through the table.
+        let nothing_more = held_nothing && (!asking.advanced || end_trusted);
+        let complete = asking.anchored && (nothing_more || asking.probe);
+        if complete { self.complete(cx) } else { self.ask_again(cx) }
     }
 
     /// The answer broke off or never came.
@@ -211,7 +220,7 @@ impl Recovery {
         }
         let Some(first) = first else { return self.no_history(cx) };
         self.forget(cx);
-        self.cursor.next_seq = first.seq;
+        self.stand_before(first.seq);
         self.keep_replaying(cx.now);
         self.take_next(cx, first);
     }
@@ -224,7 +233,7 @@ impl Recovery {
         }
         let Some(batch) = batch else { return self.no_history(cx) };
         self.forget(cx);
-        self.cursor.next_seq = batch.seq;
+        self.stand_before(batch.seq);
         self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
         self.apply(cx, batch);
         self.ask_if_due(cx);
@@ -246,12 +255,18 @@ impl Recovery {
         }
     }
 
+    /// The cleared view goes on from here; what was held from before belongs to what was cleared.
+    fn stand_before(&mut self, seq: Seq) {
+        self.cursor.next_seq = seq;
+        self.held.drop_below(seq);
+    }
+
     /// Takes the place behind a batch without applying it.
     pub(super) fn stand_behind(&mut self, batch: &Batch) {
         if let Lineage::Since { anchored, .. } = &mut self.lineage {
             *anchored = true;
         }
-        self.cursor.next_seq = batch.next_seq();
+        self.stand_before(batch.next_seq());
         let last = batch.next_seq().minus(1);
         self.ring.push(last, batch.digest, self.settings.limits.digest_ring);
     }
@@ -293,7 +308,7 @@ impl Recovery {
             return self.new_epoch(cx, None, None);
         }
         cx.record(Fact::ReplayUnusable);
-        self.replay_unusable = true;
+        self.replay_unusable_until = Some(cx.now.plus(self.settings.limits.lease_ms));
         let was_probe = asking.probe;
         self.cancel(cx);
         if was_probe {
@@ -316,8 +331,7 @@ impl Recovery {
 
     /// The same question once more, on a fresh connection, as long as it brings us nearer.
     pub(super) fn ask_again(&mut self, cx: &mut Cx<'_>) {
-        let newest = self.highest_live.map_or(Seq(0), |seq| seq.plus(1));
-        let distance = newest.0.saturating_sub(self.cursor.next_seq.0);
+        let distance = self.distance();
         let held_nothing = self.held.is_empty();
         let next_at = self.pace.next(cx.now);
         let attempts_max = self.settings.limits.attempts_max;
@@ -329,7 +343,9 @@ impl Recovery {
         let spent = asking.fruitless >= attempts_max || (asking.probe && !held_nothing && !nearer);
         if !spent {
             asking.reopen(Ask::Due(next_at));
-            return self.ask_if_due(cx);
+            self.ask_if_due(cx);
+            // A probe that must wait for its turn holds nothing up.
+            return self.drain(cx);
         }
         let was_probe = asking.probe;
         self.cancel(cx);
@@ -339,6 +355,12 @@ impl Recovery {
         } else {
             self.no_history(cx);
         }
+    }
+
+    /// How far the newest batch seen live is ahead of the view.
+    pub(super) fn distance(&self) -> u64 {
+        let newest = self.highest_live.map_or(Seq(0), |seq| seq.plus(1));
+        newest.0.saturating_sub(self.cursor.next_seq.0)
     }
 
     /// Proven complete: held batches follow, and whatever they reveal.
@@ -388,8 +410,15 @@ impl Recovery {
 
     /// Stops reading an answer that is open.
     pub(super) fn cancel(&mut self, cx: &mut Cx<'_>) {
-        if self.phase.open_attempt().is_some() {
-            cx.act(Action::CancelRequest);
+        if self.phase.open_attempt().is_none() {
+            return;
+        }
+        cx.act(Action::CancelRequest);
+        let closed = Ask::Due(cx.now);
+        if let Phase::Snapshotting(fetch) = &mut self.phase {
+            fetch.ask = closed;
+        } else if let Some(asking) = self.phase.asking() {
+            asking.ask = closed;
         }
     }
 

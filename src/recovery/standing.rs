@@ -2,10 +2,7 @@
 
 use kvbridge_schemas::{Scope, Tier, TierTrust, Trust};
 
-use super::{
-    Action, Cx, Fact, Finding, Recovery, TrustReason,
-    phase::{Phase, Probe},
-};
+use super::{Action, Cx, Fact, Finding, Recovery, TrustReason, phase::Phase};
 
 /// What the view rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +35,7 @@ impl Recovery {
 
     /// Takes trust back at once, ahead of the data that would make it false.
     pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, reason: TrustReason) {
+        self.doubt = reason;
         if self.announced.0 != TierTrust::default() {
             self.announced = (TierTrust::default(), reason);
             cx.act(Action::Announce { trust: TierTrust::default(), reason });
@@ -61,8 +59,7 @@ impl Recovery {
             Phase::Quarantined { .. } => none(TrustReason::TwoPublishers),
             Phase::Joining { .. } => none(TrustReason::Joining),
             Phase::Verifying(_) => none(TrustReason::Verifying),
-            Phase::Replaying(_) if self.lineage == Lineage::Empty => none(TrustReason::JoinedLate),
-            Phase::Replaying(_) => none(TrustReason::GapOpen),
+            Phase::Replaying(_) => none(self.doubt),
             Phase::Snapshotting(_) => none(TrustReason::Snapshotting),
             Phase::Live(_) | Phase::Partial(_) if self.lapsed => none(TrustReason::Unproven),
             Phase::Live(_) | Phase::Partial(_) if self.cap.removals => {
@@ -109,10 +106,10 @@ impl Recovery {
         }
     }
 
-    /// Whether the machine is in a phase in which batches are applied as they come.
+    /// Whether batches are applied as they come. A probe that waits for its turn holds nothing up.
     pub(super) fn settled(&self) -> bool {
         match &self.phase {
-            Phase::Live(probe) | Phase::Partial(probe) => !matches!(probe, Probe::Open(_)),
+            Phase::Live(_) | Phase::Partial(_) => self.phase.open_attempt().is_none(),
             Phase::Detached
             | Phase::Quarantined { .. }
             | Phase::Joining { .. }

@@ -108,6 +108,7 @@ impl Recovery {
         let deadline = cx.now.plus(self.settings.limits.replay_deadline_ms);
         let open = Ask::Open { attempt, deadline };
         let start_seq = self.start_seq();
+        let distance = self.distance();
         if let Phase::Snapshotting(fetch) = &mut self.phase {
             if !due(fetch.ask) {
                 return;
@@ -119,6 +120,7 @@ impl Recovery {
                 return;
             }
             asking.reopen(open);
+            asking.distance = asking.distance.min(distance);
             cx.act(Action::RequestReplay { attempt, start_seq });
         } else {
             return;
@@ -144,9 +146,11 @@ impl Recovery {
     pub(super) fn next_probe(&self, now: Tick) -> Probe {
         let limits = &self.settings.limits;
         let wait = if self.settings.unproven() { limits.audit_ms } else { limits.probe_after_ms };
-        let possible = self.can_replay() && self.anchored();
+        let possible = self.settings.has_replay() && self.anchored();
         if possible && !self.planted(Planted::NeverProbes) {
-            Probe::At(now.plus(wait))
+            // A replay that was of no use is tried again later: its port may have been opened since.
+            let usable_at = self.replay_unusable_until.unwrap_or(now);
+            Probe::At(now.plus(wait).max(usable_at))
         } else {
             Probe::Off
         }
@@ -164,9 +168,10 @@ impl Recovery {
         self.lapsed = false;
     }
 
-    /// The next batch in order proves the view too, unless the source may have reconnected unseen.
+    /// The next batch in order proves the view too, unless the source may have reconnected unseen:
+    /// then its number may be right by chance, and only an audit (or a flush) proves anything.
     pub(super) fn proven_by_batch(&mut self, cx: &Cx<'_>) {
-        let audited = self.settings.unproven() && self.can_replay();
+        let audited = self.settings.unproven();
         if !audited {
             self.proven(cx);
         }
@@ -175,8 +180,8 @@ impl Recovery {
             match probe {
                 // An audit keeps its time under traffic; an idle probe moves on with every batch.
                 Probe::At(_) if audited => (),
-                Probe::At(_) | Probe::Off => *probe = next,
-                Probe::Open(_) => (),
+                Probe::Open(_) if audited => (),
+                Probe::At(_) | Probe::Off | Probe::Open(_) => *probe = next,
             }
         }
     }

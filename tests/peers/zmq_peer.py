@@ -46,6 +46,7 @@ import json
 import os
 import struct
 import sys
+import time
 from collections import deque
 
 import zmq
@@ -131,9 +132,6 @@ class Peer:
                 continue
             if socket in self.poller:
                 self.poller.unregister(socket)
-            # close() is done by a background thread; unbind frees the port before we go on
-            if not (socket is self.live and self.args.live_connect):
-                socket.unbind(socket.get(zmq.LAST_ENDPOINT).rstrip(b"\0"))
             socket.close()
         self.live = self.router = None
 
@@ -234,10 +232,18 @@ class Peer:
 
 
 def bind(socket, port):
-    if port:
-        socket.bind(f"tcp://127.0.0.1:{port}")
-        return port
-    return socket.bind_to_random_port("tcp://127.0.0.1")
+    if not port:
+        return socket.bind_to_random_port("tcp://127.0.0.1")
+    # after a stop the port is freed by libzmq's own thread, some time later
+    for _ in range(500):
+        try:
+            socket.bind(f"tcp://127.0.0.1:{port}")
+            return port
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EADDRINUSE:
+                raise
+            time.sleep(0.01)
+    raise SystemExit(f"port {port} stays in use")
 
 
 if __name__ == "__main__":

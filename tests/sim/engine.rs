@@ -39,6 +39,7 @@ pub(crate) struct Quirks {
     pub(crate) lose_store: bool,
     pub(crate) unknown_tag: bool,
     pub(crate) clear: bool,
+    pub(crate) repair: bool,
 }
 
 /// The model engine.
@@ -120,6 +121,11 @@ impl Engine {
             self.rng = Rng::new(self.life_seed ^ (self.life as u64) << 32 ^ 1);
         }
         let mut events = Vec::new();
+        if quirks.repair && self.profile.epoch_on_wire {
+            // A bridge between the engine and us lost history: it clears, the engine does not.
+            events.push(Event::Cleared(Cleared { scope: Scope::All, cause: ClearCause::Repair }));
+            self.spoiled = true;
+        }
         if quirks.clear {
             self.held.retain(|(_, tier, _), _| *tier != Tier::Device);
             self.order.clear();

@@ -49,6 +49,8 @@ pub(crate) struct Faults {
     pub(crate) pause: u64,
     /// A batch of a closed life arrives late (wires with epochs).
     pub(crate) straggler: u64,
+    /// A bridge between engine and us clears what it cannot prove (wires with epochs).
+    pub(crate) repair: u64,
 }
 
 impl Faults {
@@ -63,7 +65,7 @@ impl Faults {
         faults
     }
 
-    fn all(&mut self) -> [(&mut u64, u64); 22] {
+    fn all(&mut self) -> [(&mut u64, u64); 23] {
         [
             (&mut self.drop, 1_500),
             (&mut self.burst, 200),
@@ -87,6 +89,7 @@ impl Faults {
             (&mut self.busy, 4_000),
             (&mut self.pause, 100),
             (&mut self.straggler, 500),
+            (&mut self.repair, 100),
         ]
     }
 }

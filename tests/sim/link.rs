@@ -44,7 +44,7 @@ impl LiveLink {
 
     /// A reconnect nobody sees: so many frames are lost, nothing is said.
     pub(crate) fn hidden_reconnect(&mut self, lost: u64) {
-        self.queue.clear();
+        self.queue.retain(|(_, event)| !matches!(event, SourceEvent::Live(_)));
         self.swallow = lost;
     }
 

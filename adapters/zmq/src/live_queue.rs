@@ -1,10 +1,10 @@
 //! The queue of live events: frames are bounded and may be dropped, control events never are.
 //!
-//! A run of frames that found no room leaves one `Overflowed` in its place. Attached and Detached
-//! are not counted against the limits; they stay bounded because a life in which nothing was kept
-//! collapses into its Detached, so there are at most two of them per frame held, and three more.
+//! A run of frames that found no room leaves one `Overflowed` in its place. Attached, Detached and
+//! these markers are not counted against the limits; they stay bounded because a life in which
+//! nothing was kept collapses into its Detached: three of them per frame held, and a few more.
 
-use std::sync::atomic::Ordering;
+use tracing::warn;
 
 use crate::{
     counters::Counters,
@@ -36,7 +36,11 @@ impl LiveQueue {
             full
         });
         if full {
-            counters.overflowed.fetch_add(1, Ordering::Relaxed);
+            let overflowed = Counters::one(&counters.overflowed);
+            // The 1st, 2nd, 4th, ...: a consumer that is too slow stays so for a while.
+            if overflowed.is_power_of_two() {
+                warn!(overflowed, "live message dropped, the queue is full");
+            }
         }
     }
 
@@ -93,6 +97,8 @@ impl Drop for CloseLive {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use bytes::Bytes;
 
     use super::*;

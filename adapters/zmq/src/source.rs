@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Capabilities, RequestRefused, Source, SourceEvent, SourceRequest,
 };
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::{
     counters::Counters,
@@ -69,10 +69,7 @@ impl<D: Decode> ZmqSource<D> {
         match event {
             WireEvent::Attached => Some(SourceEvent::Attached),
             WireEvent::Detached { reason: _ } => Some(SourceEvent::Detached),
-            WireEvent::Overflowed { dropped } => {
-                warn!(dropped, "live batches dropped, the queue was full");
-                Some(SourceEvent::Overflowed)
-            }
+            WireEvent::Overflowed { dropped: _ } => Some(SourceEvent::Overflowed),
             WireEvent::Frames(frame) => {
                 match self.decoder.decode(frame.seq_frame.as_bytes(), &frame.payload) {
                     Decoded::Batch(batch) => Some(SourceEvent::Live(batch)),

@@ -1,1 +1,9 @@
-//! Tests of the state machine: one per label of the table.
+//! Tests of the state machine as data: a script goes in, a list of actions comes out.
+//!
+//! `table.rs` has one test per label of the contract; `transcripts.rs` runs whole dialogues from
+//! `tests/transcripts`; `exhaustive.rs` steps every phase with every input and random scripts.
+
+mod exhaustive;
+mod script;
+mod table;
+mod transcripts;

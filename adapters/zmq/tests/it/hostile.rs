@@ -40,24 +40,24 @@ async fn all_recover(modes: &str, count: usize, losses: usize) -> Duration {
 #[tokio::test]
 async fn reset_right_after_ready() {
     // the library's own reconnect was deaf for good in 15 of 20
-    assert!(all_recover("rst_ready,good", 20, 0).await < Duration::from_secs(3));
+    assert!(all_recover("rst_ready,good", 20, 0).await < Duration::from_secs(10));
 }
 
 #[tokio::test]
 async fn reset_right_after_ready_at_a_reconnect() {
-    assert!(all_recover("good10,rst_ready,rst_ready,good", 20, 1).await < Duration::from_secs(3));
+    assert!(all_recover("good10,rst_ready,rst_ready,good", 20, 1).await < Duration::from_secs(10));
 }
 
 #[tokio::test]
 async fn silent_after_accept() {
-    assert!(all_recover("silent,good", 4, 0).await < Duration::from_secs(3));
-    assert!(all_recover("silent_ready,good", 4, 0).await < Duration::from_secs(3));
+    assert!(all_recover("silent,good", 4, 0).await < Duration::from_secs(10));
+    assert!(all_recover("silent_ready,good", 4, 0).await < Duration::from_secs(10));
 }
 
 #[tokio::test]
 async fn closes_at_every_step() {
     let modes = "garbage,http,rst_greet,fin_ready,rst_sub,fin_sub,good";
-    assert!(all_recover(modes, 4, 0).await < Duration::from_secs(12));
+    assert!(all_recover(modes, 4, 0).await < Duration::from_secs(20));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use kvbridge_adapters_api::Attempt;
 use kvbridge_adapters_zmq::{
     Counters, Link, QueueLimits, ReplayFailure, ReplayPart, ReplaySettings, SubscribeSettings,
     Subscriber, WireEvent,
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::{
     peer::{Peer, fixture},
-    support::{client, expect_live, hasty, next, replay, soon, subscribe, within},
+    support::{client, established_to, expect_live, hasty, next, replay, soon, subscribe, within},
 };
 
 #[tokio::test]
@@ -145,6 +146,26 @@ async fn reply_that_stalls_midway_is_a_failure() {
     let (seqs, _, last) = replay(&mut hasty(&peer.replay()), 0).await;
     assert_eq!(seqs, [0, 1]);
     assert!(matches!(last, ReplayPart::Failed { reason: ReplayFailure::Silent { .. } }));
+}
+
+#[tokio::test]
+async fn cancelled_replay_closes_its_connection() {
+    let mut peer = Peer::libzmq(&["--stall-after", "2"]).await;
+    peer.publish(5).await;
+    let mut client = client(ReplaySettings::new(peer.replay()));
+    client.start(Attempt(1), 0);
+    for _ in 0..2 {
+        assert!(matches!(soon(client.next()).await.1, ReplayPart::Frame { .. }));
+    }
+    let port = u16::try_from(peer.port("replay_port")).unwrap();
+    assert_eq!(established_to(port), 1);
+    client.cancel();
+    soon(async {
+        while established_to(port) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 /// Engines connect their publisher when its endpoint names a host; then we are the ones that bind.

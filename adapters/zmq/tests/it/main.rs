@@ -5,6 +5,7 @@
     reason = "what helpers of tests do; the switch for tests covers only test functions"
 )]
 
+mod captures;
 mod hostile;
 mod libzmq;
 mod loopback;

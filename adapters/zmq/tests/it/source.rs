@@ -14,7 +14,7 @@ use kvbridge_adapters_zmq::{
 use kvbridge_schemas::{HashInfo, HashScheme, Scope, Seq, digest};
 use zeromq::{PubSocket, Socket, SocketSend, ZmqMessage};
 
-use crate::support::soon;
+use crate::support::{established_to, soon};
 
 struct SeqOnly;
 
@@ -186,15 +186,4 @@ async fn dropped_source_closes_its_sockets() {
         }
     })
     .await;
-}
-
-/// Connections to a local port that are open on the connecting side.
-fn established_to(port: u16) -> usize {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let remote = format!("0100007F:{port:04X}");
-    let open = |line: &&str| {
-        let mut fields = line.split_whitespace().skip(2);
-        fields.next() == Some(&remote) && fields.next() == Some("01")
-    };
-    table.lines().filter(open).count()
 }
