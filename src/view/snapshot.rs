@@ -1,4 +1,6 @@
-//! A view as records, and back. Law: fold(prefix) → snapshot → install → fold(suffix) == fold(all).
+//! A view as records, and back.
+//!
+//! Law: fold(prefix) → snapshot → install → fold(suffix) == fold(all).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +24,9 @@ pub enum InstallError {
 }
 
 impl View {
-    /// Everything the fold's future depends on: one record per (block, tier, group) and, where a block
-    /// is linked at several block sizes, per size. Such records repeat the count; they do not add up.
+    /// Everything the fold's future depends on: one record per (block, tier, group) and, where a
+    /// block is linked at several block sizes, per size. Such records repeat the count; they do not
+    /// add up.
     ///
     /// Parents come before their children. The order depends on nothing but the state.
     pub fn snapshot(&self) -> Vec<SnapshotRecord> {
@@ -88,8 +91,8 @@ impl View {
         self.blocks.get(&key).map_or_else(|| BlockHash::from_u64(key), |block| block.hash.clone())
     }
 
-    /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream can
-    /// make one) has no first block: what is left over follows in key order.
+    /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream
+    /// can make one) has no first block: what is left over follows in key order.
     fn parents_first(&self) -> Vec<u64> {
         let mut children: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         let mut missing: BTreeMap<u64, usize> = BTreeMap::new();
