@@ -2,7 +2,7 @@
 //!
 //! A [`View`] knows no clock, socket, task or logger. It takes events in and says, as [`Delta`]s,
 //! what changed for prefix matching; the index is a fold of the deltas. What contradicts the stream
-//! comes out as a [`Finding`]: deciding about trust is recovery's work.
+//! comes out as a [`Finding`](crate::recovery::Finding): deciding about trust is recovery's work.
 //!
 //! Rules that are easy to get wrong:
 //! - Residency is by hash, counted per (block, tier, group): an engine stores a hash once per

@@ -6,7 +6,7 @@ use super::{Feed, PATH, at, matched, prompt, published, query, replica, spot};
 use crate::{
     index::{Generation, Index, Prompt, Published, Query, QueryError, TierMatch},
     view::{
-        View,
+        Delta, LinkParent, NodeId, View,
         tests::world::{At, Form, Op, SETTINGS, Spot, Store, World},
     },
 };
@@ -186,6 +186,45 @@ fn block_size_that_nobody_uses_is_an_error_and_one_that_some_use_is_told_apart()
     let tokens = index.query(&query(&prompt)).unwrap();
     assert_eq!(matched(&tokens), [("four", 5), ("a", 7), ("empty", 0)]);
     assert_eq!(tokens.replicas[0].block_size, Some(4));
+}
+
+#[test]
+fn hashes_told_in_the_wrong_size_match_nothing() {
+    let index = Index::new();
+    let mut feed = three_tiers(&index);
+    let (at, spot) = (at(&PATH), spot());
+    feed.run(&Op::Store(Store { at, count: 5, size: 4, form: Form::Dense, spot }));
+    let hashes: Vec<u64> = prompt().chunks_exact(4).map(content_hash).collect();
+    let blocks = |block_size| {
+        let prompt = Prompt::Content { hashes: &hashes, block_size };
+        let answer = index.query(&Query { prompt, ..query(&[]) }).unwrap();
+        answer.replicas[0].matched_blocks
+    };
+    assert_eq!((blocks(4), blocks(2)), (5, 0));
+}
+
+#[test]
+fn replica_whose_writer_died_is_unusable_until_replaced() {
+    let index = Index::new();
+    let feed = three_tiers(&index);
+    let moved = |parent| {
+        let node = NodeId { key: 1, block_size: 2 };
+        Delta::Linked { node, parent, content: 1, bigram: false, tier: Tier::Device }
+    };
+    let twice = [moved(LinkParent::Root(1)), moved(LinkParent::Root(2))];
+    let died = std::thread::scope(|scope| {
+        let write = || index.apply(feed.slot, &twice, published(Trust::Exact, 9));
+        scope.spawn(write).join().is_err()
+    });
+    assert_eq!(died, cfg!(debug_assertions), "a view never sends this");
+    if died {
+        let found = &index.query(&query(&prompt())).unwrap().replicas[0];
+        assert_eq!((found.usable, found.reason), (false, "index_fault"));
+        index.publish(feed.slot, published(Trust::Exact, 10));
+        assert!(!index.query(&query(&prompt())).unwrap().replicas[0].usable);
+    }
+    index.replace(feed.slot, feed.view.links(), published(Trust::Exact, 11));
+    assert_eq!(matched(&index.query(&query(&prompt())).unwrap()), [("a", 7)]);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn flat(delta: Delta) -> (u64, u32, Option<u64>, kvbridge_schemas::Tier) {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 600, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 200, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn view_equals_oracle(ops in prop::collection::vec(op(), 1..80)) {
