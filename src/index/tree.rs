@@ -16,9 +16,9 @@ pub(super) struct Window {
 
 /// The fold of a view's deltas.
 ///
-/// A block is found under (its parent, its content) whether or not the parent is here: a walk cannot
-/// pass a hole, and passes again the moment the hole is filled. Several blocks may share that place,
-/// since one engine may hash the same tokens apart; a walk follows all of them.
+/// A block is found under (its parent, its content) whether or not the parent is here: a walk
+/// cannot pass a hole, and passes again the moment the hole is filled. Several blocks may share
+/// that place, since one engine may hash the same tokens apart; a walk follows all of them.
 #[derive(Default)]
 pub(super) struct Tree {
     nodes: BTreeMap<NodeId, Node>,
