@@ -348,3 +348,22 @@ impl Metrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    fn names(text: &str, quote: char) -> BTreeSet<&str> {
+        let parts =
+            text.split(quote).filter(|part| part.starts_with("kvbridge_") && part.len() > 9);
+        parts.filter(|part| part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')).collect()
+    }
+
+    // spec: metrics
+    #[test]
+    fn every_metric_is_documented_and_every_documented_one_exists() {
+        let code = names(include_str!("metrics.rs"), '"');
+        let document = names(include_str!("../../docs/specs/metrics.md"), '`');
+        assert_eq!(code, document);
+    }
+}

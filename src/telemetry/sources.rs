@@ -15,13 +15,16 @@ use super::{label, name};
 /// The sockets of one replica.
 pub struct SourceMetrics {
     counters: Arc<Counters>,
-    handles: Vec<(Counter, fn(&Counters) -> &AtomicU64)>,
+    handles: Vec<(Counter, Field)>,
 }
+
+/// One of the counts.
+type Field = fn(&Counters) -> &AtomicU64;
 
 impl SourceMetrics {
     /// Registers the handles of a replica's sockets.
     pub fn register(key: &ReplicaKey, counters: Arc<Counters>) -> SourceMetrics {
-        let of = |metric: &'static str, field: fn(&Counters) -> &AtomicU64| {
+        let of = |metric: &'static str, field: Field| {
             (counter!(metric, label::REPLICA => key.to_string()), field)
         };
         let handles = vec![
