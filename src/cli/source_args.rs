@@ -122,7 +122,7 @@ fn usage(message: String) -> Error {
     Error::raw(ErrorKind::ArgumentConflict, message)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "vllm"))]
 mod tests {
     use clap::Parser;
 

@@ -13,7 +13,7 @@ mod problem;
 mod secret;
 mod validate;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "vllm"))]
 mod tests;
 
 use std::{net::SocketAddr, time::Duration};

@@ -41,6 +41,7 @@ pub fn decode(engine: &EngineKind, frames: &[Vec<u8>]) -> Decoding {
 }
 
 /// Decodes one payload without any memory of others.
+#[cfg_attr(not(feature = "vllm"), expect(unused_variables, reason = "no engine is built in"))]
 pub fn decode_payload(engine: &EngineKind, seq: &[u8], payload: &[u8]) -> Decoding {
     match engine {
         #[cfg(feature = "vllm")]
@@ -74,6 +75,7 @@ pub enum OpenError {
 }
 
 /// Opens a replica's source: it begins to connect. Must be called inside a tokio runtime.
+#[cfg_attr(not(feature = "vllm"), expect(unused_variables, reason = "no engine is built in"))]
 pub fn open(config: &SourceConfig, limits: &Limits) -> Result<Opened, OpenError> {
     match &config.engine {
         #[cfg(feature = "vllm")]
@@ -83,6 +85,7 @@ pub fn open(config: &SourceConfig, limits: &Limits) -> Result<Opened, OpenError>
 }
 
 /// The live subscription alone, for looking at an engine's frames.
+#[cfg_attr(not(feature = "vllm"), expect(unused_variables, reason = "no engine is built in"))]
 pub fn subscription(
     config: &SourceConfig,
     limits: &Limits,
