@@ -122,7 +122,8 @@ fn usage(message: String) -> Error {
     Error::raw(ErrorKind::ArgumentConflict, message)
 }
 
-#[cfg(all(test, feature = "vllm"))]
+#[cfg(test)]
+#[cfg(feature = "vllm")]
 mod tests {
     use clap::Parser;
 

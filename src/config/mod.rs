@@ -13,7 +13,8 @@ mod problem;
 mod secret;
 mod validate;
 
-#[cfg(all(test, feature = "vllm"))]
+#[cfg(test)]
+#[cfg(feature = "vllm")]
 mod tests;
 
 use std::{net::SocketAddr, time::Duration};

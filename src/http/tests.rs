@@ -313,6 +313,8 @@ async fn events_hide_tokens_and_tell_a_slow_reader_what_it_missed() {
         events.send(envelope(seq)).unwrap();
     }
     let mut text = String::new();
+    let first = chunks.next().await.unwrap().unwrap();
+    assert!(first.starts_with(b"event: standing\ndata: {\"key\":\"m.h=3A8000.0\""));
     for _ in 0..2 {
         text.push_str(std::str::from_utf8(&chunks.next().await.unwrap().unwrap()).unwrap());
     }
