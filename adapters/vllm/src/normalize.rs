@@ -25,16 +25,13 @@ pub(crate) fn event(raw: RawEvent<'_>) -> Result<Event, &str> {
 /// Unix microseconds; what is no time after 1970 is 0, which means unknown.
 pub(crate) fn micros(seconds: f64) -> u64 {
     let micros = (seconds * 1e6).round();
-    if !micros.is_finite() || micros < 0.0 {
-        return 0;
-    }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "finite and not negative; beyond u64 it saturates"
+        reason = "the cast saturates: a negative time is 0"
     )]
-    let micros = micros as u64;
-    micros
+    let whole = micros as u64;
+    if micros.is_finite() { whole } else { 0 }
 }
 
 fn stored(mut raw: RawStored<'_>) -> Stored {
