@@ -1,7 +1,7 @@
 //! A message of a vLLM publisher: 8 bytes of seq, then the payload.
 //!
-//! It never panics, what it says of losses agrees with what it lists, and a batch read without a loss
-//! is read the same again.
+//! It never panics, what it says of losses agrees with what it lists, and a batch read without a
+//! loss is read the same again.
 #![no_main]
 
 use kvbridge_adapters_api::Loss;

@@ -1,5 +1,6 @@
-//! A cursor over msgpack bytes. It never allocates for what a header claims, only for what is there,
-//! and it needs no stack: values are skipped by counting, so any depth of nesting costs nothing.
+//! A cursor over msgpack bytes. It never allocates for what a header claims, only for what is
+//! there, and it needs no stack: values are skipped by counting, so any depth of nesting costs
+//! nothing.
 
 use crate::fault::Reason;
 
@@ -191,8 +192,8 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Passes over one value with everything in it. Each value takes a byte or more, so that a false
-    /// claim ends with the bytes.
+    /// Passes over one value with everything in it. Each value takes a byte or more, so that a
+    /// false claim ends with the bytes.
     pub(crate) fn skip(&mut self) -> Result<(), Reason> {
         let mut pending = 1_usize;
         while pending > 0 {
@@ -272,10 +273,10 @@ const WINDOW: usize = 64;
 /// Reads up to `max` integers of the usual widths (fixint, u8, u16, u32) out of the next bytes: how
 /// many it read into `values`, and how many bytes they took. It stops at any other marker.
 ///
-/// Prompts are most of the payload. Ids below and above 65536 alternate at random in them, so that a
-/// branch on the width is mispredicted for every second token. There is none here: how far it is from
-/// each byte to the next value, if one starts there, is computed for all bytes at once (in vectors),
-/// and the walk from value to value is one load and one addition each.
+/// Prompts are most of the payload. Ids below and above 65536 alternate at random in them, so that
+/// a branch on the width is mispredicted for every second token. There is none here: how far it is
+/// from each byte to the next value, if one starts there, is computed for all bytes at once (in
+/// vectors), and the walk from value to value is one load and one addition each.
 #[inline]
 fn narrow(rest: &[u8], max: usize, values: &mut [u32; WINDOW]) -> (usize, usize) {
     let Some(window) = rest.first_chunk::<{ WINDOW + 8 }>() else { return (0, 0) };
