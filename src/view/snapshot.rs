@@ -35,7 +35,7 @@ impl View {
             if block.links.is_empty() {
                 self.describe(block, None, &mut records);
             }
-            for (block_size, link) in &block.links {
+            for (block_size, link) in block.links.iter() {
                 self.describe(block, Some((*block_size, link)), &mut records);
             }
             records
@@ -94,8 +94,8 @@ impl View {
         self.blocks.get(&key).map_or_else(|| BlockHash::from_u64(key), |block| block.hash.clone())
     }
 
-    /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream can
-    /// make one) has no first block: what is left over follows in key order.
+    /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream
+    /// can make one) has no first block: what is left over follows in key order.
     fn parents_first(&self) -> Vec<u64> {
         let keys: Vec<u64> = self.blocks.keys().copied().collect();
         // Positions in `keys`, because a map per block costs more than the blocks' own records.
