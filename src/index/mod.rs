@@ -4,10 +4,11 @@
 //! channel; the threads that write it are the shell's.
 //!
 //! The contract with readers:
-//! - A batch and the [`Published`] that goes with it become visible in one step. A match carries the
-//!   cursor and trust of the version its blocks are of.
-//! - Trust is *granted* with data, so that an answer never claims `exact` before the data is in, and
-//!   *withdrawn* past it: [`Index::withdraw`] takes effect at once, however much is still queued.
+//! - A batch and the [`Published`] that goes with it become visible in one step. A match carries
+//!   the cursor and trust of the version its blocks are of.
+//! - Trust is *granted* with data, so that an answer never claims `exact` before the data is in,
+//!   and *withdrawn* past it: [`Index::withdraw`] takes effect at once, however much is still
+//!   queued.
 //! - A withdrawal starts a new [`Generation`]. A version counts only if it was decided in the
 //!   generation in force, so queued grants of before cannot bring the trust back.
 //! - A dropped replica's slot is never used again: a late write under it changes nothing.
@@ -140,7 +141,8 @@ impl Index {
         self.apply(slot, &[], published);
     }
 
-    /// Puts a whole view in the place of what is there. It is built aside; readers wait for one swap.
+    /// Puts a whole view in the place of what is there. It is built aside; readers wait for one
+    /// swap.
     pub fn replace(
         &self,
         slot: ReplicaSlot,
@@ -210,7 +212,8 @@ impl Index {
         Some(slots.values().filter_map(|slot| registry.slots.get(slot)).map(Arc::clone).collect())
     }
 
-    // The registry's own changes are single inserts and removals: nothing in them can panic half-way.
+    // The registry's own changes are single inserts and removals: nothing in them can panic
+    // half-way.
     fn read(&self) -> RwLockReadGuard<'_, Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::recovery::Finding;
 
-/// The medium of Mooncake's store and of LMCache, whatever they store in. Neither announces removals.
+/// The medium of Mooncake's store and of LMCache, whatever they store in. Neither announces
+/// removals.
 const MEDIUM_WITHOUT_REMOVALS: &str = "cpu";
 
 /// What one call of `apply` says.
@@ -23,7 +24,8 @@ struct Output<'a> {
 }
 
 impl View {
-    /// Folds events in, in their order. Appends what changed and, each at most once, what was found.
+    /// Folds events in, in their order. Appends what changed and, each at most once, what was
+    /// found.
     pub fn apply(
         &mut self,
         events: &[Event],
@@ -197,15 +199,15 @@ impl View {
         if block.copies.is_empty()
             && let Some(block) = self.blocks.remove(&key)
         {
-            for (block_size, link) in &block.links {
+            for (block_size, link) in block.links.iter() {
                 self.release_link(NodeId { key, block_size: *block_size }, link);
             }
         }
         true
     }
 
-    /// Takes a link as a store told it. A proven tier's word replaces what was there; a hint's never
-    /// does: Mooncake's store names the previously *emitted* block as parent up to vLLM 0.28.
+    /// Takes a link as a store told it. A proven tier's word replaces what was there; a hint's
+    /// never does: Mooncake's store names the previously *emitted* block as parent up to vLLM 0.28.
     fn set_link(&mut self, node: NodeId, mut link: Link, told: &Told, out: &mut Output<'_>) {
         if link.parent == LinkParent::Block(node) {
             return; // a block before itself: no sequence has it

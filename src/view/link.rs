@@ -110,7 +110,8 @@ impl Link {
     }
 }
 
-/// XXH3-64 over the extra keys that are neither the adapter's name nor the salt; `None` = none left.
+/// XXH3-64 over the extra keys that are neither the adapter's name nor the salt; `None` = none
+/// left.
 ///
 /// Engines send both untagged, so each explains one text and no more: what remains is kept apart,
 /// because a text we cannot name may be a media id.

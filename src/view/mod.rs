@@ -1,21 +1,21 @@
-//! PURE. The fold of one replica's events: which blocks it holds, where, how often, and in what order.
+//! PURE. The fold of one replica's events: which blocks it holds, where, and how often.
 //!
-//! A [`View`] knows no clock, socket, task or logger. It takes events in and says, as [`Delta`]s, what
-//! changed for prefix matching; the index is a fold of the deltas. What contradicts the stream comes out
-//! as a [`Finding`]: deciding about trust is recovery's work.
+//! A [`View`] knows no clock, socket, task or logger. It takes events in and says, as [`Delta`]s,
+//! what changed for prefix matching; the index is a fold of the deltas. What contradicts the stream
+//! comes out as a [`Finding`](crate::recovery::Finding): deciding about trust is recovery's work.
 //!
 //! Rules that are easy to get wrong:
-//! - Residency is by hash, counted per (block, tier, group): an engine stores a hash once per physical
-//!   copy and removes it as often.
-//! - A block is *resident* by any copy; it is *linked* (a prefix can reach it) when a dense store told
-//!   its parent and content. Sparse and placeholder stores make resident, never linked.
-//! - A link lasts as long as the block is resident anywhere. The parent may go earlier: engines evict
-//!   lazily, and the child is reachable again the moment the parent is back.
-//! - A block whose parent is not resident (or itself parked) when it is stored is parked: everything
-//!   but its deltas works as for any other block.
-//! - All copies of a block in groups that hold whole prefixes stand for all its links. Where two such
-//!   groups have different block sizes, one of them holding the block is enough: as everywhere in
-//!   prefix matching, what the other groups hold is an approximation.
+//! - Residency is by hash, counted per (block, tier, group): an engine stores a hash once per
+//!   physical copy and removes it as often.
+//! - A block is *resident* by any copy; it is *linked* (a prefix can reach it) when a dense store
+//!   told its parent and content. Sparse and placeholder stores make resident, never linked.
+//! - A link lasts as long as the block is resident anywhere. The parent may go earlier: engines
+//!   evict lazily, and the child is reachable again the moment the parent is back.
+//! - A block whose parent is not resident (or itself parked) when it is stored is parked:
+//!   everything but its deltas works as for any other block.
+//! - All copies of a block in groups that hold whole prefixes stand for all its links. Where two
+//!   such groups have different block sizes, one of them holding the block is enough: as everywhere
+//!   in prefix matching, what the other groups hold is an approximation.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod block;
@@ -25,6 +25,7 @@ mod parking;
 mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
+mod vec_map;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -36,8 +37,8 @@ pub use link::{Delta, LinkParent, NodeId, namespace};
 use parking::Parking;
 pub use snapshot::InstallError;
 
-/// Blocks that may wait for their parents. A lost store can orphan every later block of a replica;
-/// this many (a 70B model's pool has about as many) cost some megabytes, and beyond them `exact` ends.
+/// Blocks that may wait for their parents. One lost store can orphan whatever is stored under it;
+/// this many cost some megabytes per replica. Beyond them blocks are missed and `exact` ends.
 pub const ORPHANS_MAX: usize = 65_536;
 
 /// What the fold depends on beside the events. The same for the whole life of a replica.
@@ -73,8 +74,8 @@ impl View {
         }
     }
 
-    /// How many distinct blocks each tier holds. A block counts once per tier, in however many groups
-    /// and copies it is there; tiers without blocks are absent.
+    /// How many distinct blocks each tier holds. A block counts once per tier, in however many
+    /// groups and copies it is there; tiers without blocks are absent.
     pub fn block_counts(&self) -> BTreeMap<Tier, u64> {
         self.totals.blocks.clone()
     }
@@ -96,8 +97,8 @@ impl View {
         self.totals.links.is_empty() && !self.blocks.is_empty()
     }
 
-    /// Whether the host tier holds blocks of a source that never announces removals (medium `cpu` in
-    /// lower case: Mooncake's store, LMCache), which makes the tier a hint.
+    /// Whether the host tier holds blocks of a source that never announces removals (medium `cpu`
+    /// in lower case: Mooncake's store, LMCache), which makes the tier a hint.
     pub fn host_is_hint(&self) -> bool {
         self.totals.host_hint_spots > 0
     }

@@ -1,6 +1,6 @@
-//! A view as records, and back. Law: fold(prefix) → snapshot → install → fold(suffix) == fold(all).
-
-use std::collections::{BTreeMap, BTreeSet};
+//! A view as records, and back.
+//!
+//! Law: fold(prefix) → snapshot → install → fold(suffix) == fold(all).
 
 use kvbridge_schemas::{BlockHash, Parent, SnapshotRecord};
 
@@ -22,26 +22,32 @@ pub enum InstallError {
 }
 
 impl View {
-    /// Everything the fold's future depends on: one record per (block, tier, group) and, where a block
-    /// is linked at several block sizes, per size. Such records repeat the count; they do not add up.
+    /// Everything the fold's future depends on, as records made one by one: a view of a million
+    /// blocks is never held twice.
     ///
-    /// Parents come before their children. The order depends on nothing but the state.
-    pub fn snapshot(&self) -> Vec<SnapshotRecord> {
-        let mut records = Vec::with_capacity(self.blocks.len());
-        for key in self.parents_first() {
-            let Some(block) = self.blocks.get(&key) else { continue };
+    /// One record per (block, tier, group) and, where a block is linked at several block sizes, per
+    /// size. Such records repeat the count; they do not add up. Parents come before their children.
+    /// The order depends on nothing but the state.
+    pub fn records(&self) -> impl Iterator<Item = SnapshotRecord> + '_ {
+        let blocks = self.parents_first().into_iter().filter_map(|key| self.blocks.get(&key));
+        blocks.flat_map(|block| {
+            let mut records = Vec::with_capacity(block.copies.len());
             if block.links.is_empty() {
-                self.records(block, None, &mut records);
+                self.describe(block, None, &mut records);
             }
-            for (block_size, link) in &block.links {
-                self.records(block, Some((*block_size, link)), &mut records);
+            for (block_size, link) in block.links.iter() {
+                self.describe(block, Some((*block_size, link)), &mut records);
             }
-        }
-        records
+            records
+        })
     }
 
-    /// The view that the records describe. A block's own flags are believed: what was parked stays
-    /// parked, what was linked although its parent is gone stays linked.
+    /// All [`View::records`].
+    pub fn snapshot(&self) -> Vec<SnapshotRecord> {
+        self.records().collect()
+    }
+
+    /// The view that the records describe.
     pub fn install(
         settings: ViewSettings,
         records: impl IntoIterator<Item = SnapshotRecord>,
@@ -53,7 +59,7 @@ impl View {
         Ok(view)
     }
 
-    fn records(
+    fn describe(
         &self,
         block: &Block,
         place: Option<(u32, &Link)>,
@@ -88,42 +94,48 @@ impl View {
         self.blocks.get(&key).map_or_else(|| BlockHash::from_u64(key), |block| block.hash.clone())
     }
 
-    /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream can
-    /// make one) has no first block: what is left over follows in key order.
+    /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream
+    /// can make one) has no first block: what is left over follows in key order.
     fn parents_first(&self) -> Vec<u64> {
-        let mut children: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-        let mut missing: BTreeMap<u64, usize> = BTreeMap::new();
-        for (key, block) in &self.blocks {
-            let parents = block.links.values().filter_map(|link| match link.parent {
-                LinkParent::Root(_) => None,
-                LinkParent::Block(node) => self.blocks.contains_key(&node.key).then_some(node.key),
-            });
-            let parents: BTreeSet<u64> = parents.filter(|parent| parent != key).collect();
-            missing.insert(*key, parents.len());
-            for parent in parents {
-                children.entry(parent).or_default().insert(*key);
-            }
+        let keys: Vec<u64> = self.blocks.keys().copied().collect();
+        // Positions in `keys`, because a map per block costs more than the blocks' own records.
+        let mut edges: Vec<(usize, usize)> = Vec::with_capacity(keys.len());
+        for (child, (key, block)) in self.blocks.iter().enumerate() {
+            edges.extend(block.links.values().filter_map(|link| match link.parent {
+                LinkParent::Block(node) if node.key != *key => {
+                    keys.binary_search(&node.key).ok().map(|parent| (parent, child))
+                }
+                LinkParent::Root(_) | LinkParent::Block(_) => None,
+            }));
         }
-        let mut ready: BTreeSet<u64> =
-            missing.iter().filter(|(_, count)| **count == 0).map(|(key, _)| *key).collect();
-        let mut order = Vec::with_capacity(self.blocks.len());
-        while let Some(key) = ready.pop_first() {
-            missing.remove(&key);
-            order.push(key);
-            for child in children.remove(&key).into_iter().flatten() {
-                if let Some(count) = missing.get_mut(&child) {
-                    *count -= 1;
-                    if *count == 0 {
-                        ready.insert(child);
-                    }
+        edges.sort_unstable();
+        edges.dedup();
+        let mut missing = vec![0_usize; keys.len()];
+        for (_, child) in &edges {
+            missing[*child] += 1;
+        }
+        let mut order: Vec<usize> = (0..keys.len()).filter(|at| missing[*at] == 0).collect();
+        let mut next = 0;
+        while let Some(parent) = order.get(next).copied() {
+            next += 1;
+            let first = edges.partition_point(|(other, _)| *other < parent);
+            for (_, child) in edges[first..].iter().take_while(|(other, _)| *other == parent) {
+                missing[*child] -= 1;
+                if missing[*child] == 0 {
+                    order.push(*child);
                 }
             }
         }
-        order.extend(missing.into_keys());
-        order
+        order.extend((0..keys.len()).filter(|at| missing[*at] > 0));
+        order.into_iter().map(|at| keys[at]).collect()
     }
 
-    fn install_record(&mut self, record: SnapshotRecord) -> Result<(), InstallError> {
+    /// Adds one record to a view that is being installed, in any order: chunks of a snapshot go
+    /// straight into a shadow view. A record's own flags are believed: what was parked stays
+    /// parked, what was linked although its parent is gone stays linked.
+    ///
+    /// After an error the view is not to be used.
+    pub fn install_record(&mut self, record: SnapshotRecord) -> Result<(), InstallError> {
         if record.count == 0 {
             return Err(InstallError::NoCopies);
         }
@@ -175,11 +187,11 @@ impl View {
             bigram: record.bigram,
             lora: record.lora.as_deref().map(Into::into),
             salt: record.salt.as_deref().map(Into::into),
-            parked: record.parked,
+            parked: record.parked && matches!(parent, LinkParent::Block(_)),
         };
         let Some(block) = self.blocks.get_mut(&key) else { return Ok(()) };
         if let Some(old) = block.links.get(&block_size) {
-            return if *old == link { Ok(()) } else { Err(InstallError::TwoPlaces) };
+            return if old.same_place(&link) { Ok(()) } else { Err(InstallError::TwoPlaces) };
         }
         if let (true, LinkParent::Block(parent)) = (link.parked, link.parent) {
             self.parking.add(parent, key);

@@ -1,5 +1,8 @@
-//! SHELL. The threads that write the index, so that folding a large batch or building a replaced view
-//! never holds up a task.
+//! SHELL. The threads that write the index, so that folding a large batch or building a replaced
+//! view never holds up a task.
+
+#[cfg(test)]
+mod tests;
 
 use std::{io, num::NonZeroUsize, sync::Arc, thread};
 
@@ -10,8 +13,9 @@ use crate::{
     view::Delta,
 };
 
-/// Messages waiting per writer thread. Too small: senders wait at every burst. Too large: after a burst
-/// the index lags by that many batches. Policy when full: the sender waits; nothing is dropped.
+/// Messages waiting per writer thread. Too small: senders wait at every burst. Too large: after a
+/// burst the index lags by that many batches. Policy when full: the sender waits; nothing is
+/// dropped.
 pub const INDEX_QUEUE_MESSAGES_MAX: usize = 1_024;
 
 /// One change of one replica; readers see all of it or nothing.
@@ -120,7 +124,8 @@ impl Drop for IndexWriters {
     fn drop(&mut self) {
         self.queues.clear(); // the threads end when they have drained what is left
         for thread in self.threads.drain(..) {
-            // A writer's panic was reported when it happened; the others are waited for all the same.
+            // A writer's panic was reported when it happened; the others are waited for all the
+            // same.
             drop(thread.join());
         }
     }
