@@ -1,6 +1,6 @@
 //! One replica's linked blocks, walked from the root of a namespace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kvbridge_schemas::Tier;
 
@@ -22,7 +22,8 @@ pub(super) struct Window {
 #[derive(Default)]
 pub(super) struct Tree {
     nodes: BTreeMap<NodeId, Node>,
-    children: BTreeMap<(LinkParent, u64), BTreeSet<NodeId>>,
+    /// Nearly always one block, so a list and not a set.
+    children: BTreeMap<(LinkParent, u64), Vec<NodeId>>,
     windows: BTreeMap<Window, u64>,
     tiers: BTreeMap<Tier, u64>,
 }
@@ -31,7 +32,7 @@ struct Node {
     parent: LinkParent,
     content: u64,
     bigram: bool,
-    tiers: BTreeSet<Tier>,
+    tiers: Vec<Tier>,
 }
 
 impl Tree {
@@ -40,14 +41,15 @@ impl Tree {
             Delta::Linked { node, parent, content, bigram, tier } => {
                 let place = (*parent, *content);
                 let new = self.nodes.entry(*node).or_insert_with(|| {
-                    self.children.entry(place).or_default().insert(*node);
+                    self.children.entry(place).or_default().push(*node);
                     let window = Window { block_size: node.block_size, bigram: *bigram };
                     *self.windows.entry(window).or_default() += 1;
                     let (parent, content) = place;
-                    Node { parent, content, bigram: *bigram, tiers: BTreeSet::new() }
+                    Node { parent, content, bigram: *bigram, tiers: Vec::new() }
                 });
                 debug_assert_eq!((new.parent, new.content), place, "a view moves no linked block");
-                if new.tiers.insert(tier.clone()) {
+                if !new.tiers.contains(tier) {
+                    new.tiers.push(tier.clone());
                     *self.tiers.entry(tier.clone()).or_default() += 1;
                 }
             }
@@ -58,7 +60,8 @@ impl Tree {
 
     fn unlink(&mut self, id: NodeId, tier: &Tier) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        if node.tiers.remove(tier) {
+        if let Some(at) = node.tiers.iter().position(|held| held == tier) {
+            node.tiers.swap_remove(at);
             take_one(&mut self.tiers, tier);
         }
         if !node.tiers.is_empty() {
@@ -69,7 +72,7 @@ impl Tree {
         self.nodes.remove(&id);
         take_one(&mut self.windows, &window);
         if let Some(siblings) = self.children.get_mut(&place) {
-            siblings.remove(&id);
+            siblings.retain(|sibling| *sibling != id);
             if siblings.is_empty() {
                 self.children.remove(&place);
             }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use kvbridge_schemas::{BlockHash, Group, GroupKind, Tier};
 
-use super::link::{Delta, Link, NodeId};
+use super::{
+    link::{Delta, Link, NodeId},
+    vec_map::VecMap,
+};
 
 /// Where copies of a block are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,14 +32,14 @@ pub(super) struct Copies {
 pub(super) struct Block {
     /// The longest form of the hash that was seen.
     pub(super) hash: BlockHash,
-    pub(super) copies: BTreeMap<Spot, Copies>,
+    pub(super) copies: VecMap<Spot, Copies>,
     /// Its place in a sequence, per block size.
-    pub(super) links: BTreeMap<u32, Link>,
+    pub(super) links: VecMap<u32, Link>,
 }
 
 impl Block {
     pub(super) fn new(hash: BlockHash) -> Block {
-        Block { hash, copies: BTreeMap::new(), links: BTreeMap::new() }
+        Block { hash, copies: VecMap::new(), links: VecMap::new() }
     }
 
     /// Whether any copy, of any group, is in `tier`.

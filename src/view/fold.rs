@@ -199,7 +199,7 @@ impl View {
         if block.copies.is_empty()
             && let Some(block) = self.blocks.remove(&key)
         {
-            for (block_size, link) in &block.links {
+            for (block_size, link) in block.links.iter() {
                 self.release_link(NodeId { key, block_size: *block_size }, link);
             }
         }

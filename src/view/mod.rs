@@ -25,6 +25,7 @@ mod parking;
 mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
+mod vec_map;
 
 use std::{collections::BTreeMap, fmt};
 

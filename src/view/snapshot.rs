@@ -2,8 +2,6 @@
 //!
 //! Law: fold(prefix) → snapshot → install → fold(suffix) == fold(all).
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use kvbridge_schemas::{BlockHash, Parent, SnapshotRecord};
 
 use super::{
@@ -37,7 +35,7 @@ impl View {
             if block.links.is_empty() {
                 self.describe(block, None, &mut records);
             }
-            for (block_size, link) in &block.links {
+            for (block_size, link) in block.links.iter() {
                 self.describe(block, Some((*block_size, link)), &mut records);
             }
             records
@@ -99,36 +97,37 @@ impl View {
     /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream
     /// can make one) has no first block: what is left over follows in key order.
     fn parents_first(&self) -> Vec<u64> {
-        let mut children: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-        let mut missing: BTreeMap<u64, usize> = BTreeMap::new();
-        for (key, block) in &self.blocks {
-            let parents = block.links.values().filter_map(|link| match link.parent {
-                LinkParent::Root(_) => None,
-                LinkParent::Block(node) => self.blocks.contains_key(&node.key).then_some(node.key),
-            });
-            let parents: BTreeSet<u64> = parents.filter(|parent| parent != key).collect();
-            missing.insert(*key, parents.len());
-            for parent in parents {
-                children.entry(parent).or_default().insert(*key);
-            }
+        let keys: Vec<u64> = self.blocks.keys().copied().collect();
+        // Positions in `keys`, because a map per block costs more than the blocks' own records.
+        let mut edges: Vec<(usize, usize)> = Vec::with_capacity(keys.len());
+        for (child, (key, block)) in self.blocks.iter().enumerate() {
+            edges.extend(block.links.values().filter_map(|link| match link.parent {
+                LinkParent::Block(node) if node.key != *key => {
+                    keys.binary_search(&node.key).ok().map(|parent| (parent, child))
+                }
+                LinkParent::Root(_) | LinkParent::Block(_) => None,
+            }));
         }
-        let mut ready: BTreeSet<u64> =
-            missing.iter().filter(|(_, count)| **count == 0).map(|(key, _)| *key).collect();
-        let mut order = Vec::with_capacity(self.blocks.len());
-        while let Some(key) = ready.pop_first() {
-            missing.remove(&key);
-            order.push(key);
-            for child in children.remove(&key).into_iter().flatten() {
-                if let Some(count) = missing.get_mut(&child) {
-                    *count -= 1;
-                    if *count == 0 {
-                        ready.insert(child);
-                    }
+        edges.sort_unstable();
+        edges.dedup();
+        let mut missing = vec![0_usize; keys.len()];
+        for (_, child) in &edges {
+            missing[*child] += 1;
+        }
+        let mut order: Vec<usize> = (0..keys.len()).filter(|at| missing[*at] == 0).collect();
+        let mut next = 0;
+        while let Some(parent) = order.get(next).copied() {
+            next += 1;
+            let first = edges.partition_point(|(other, _)| *other < parent);
+            for (_, child) in edges[first..].iter().take_while(|(other, _)| *other == parent) {
+                missing[*child] -= 1;
+                if missing[*child] == 0 {
+                    order.push(*child);
                 }
             }
         }
-        order.extend(missing.into_keys());
-        order
+        order.extend((0..keys.len()).filter(|at| missing[*at] > 0));
+        order.into_iter().map(|at| keys[at]).collect()
     }
 
     /// Adds one record to a view that is being installed, in any order: chunks of a snapshot go

@@ -5,8 +5,9 @@ use kvbridge_schemas::{Scope, Tier};
 
 /// The capabilities of a vLLM publisher, to release 0.33.0.
 ///
-/// `replay`: its `replay_endpoint` is set. `bind`: the engine connects to us, which it does with any
-/// endpoint that has no `*`; then a new engine on the same socket is not seen as a new connection.
+/// `replay`: its `replay_endpoint` is set. `bind`: we bind and the engine connects, which it does
+/// with any TCP endpoint that has neither `*` nor `::`; then a new engine on our socket is not
+/// always seen as a new connection.
 pub fn capabilities(replay: bool, bind: bool) -> Capabilities {
     Capabilities {
         // Seqs restart at 0 with the process, and nothing else tells lives apart.

@@ -116,7 +116,8 @@ impl Decoder {
     }
 }
 
-/// 8 bytes of seq, big-endian; a draft (vLLM #57789) appends 16 bytes that name the publisher's life.
+/// 8 bytes of seq, big-endian; a draft (vLLM #57789) appends 16 bytes that name the publisher's
+/// life.
 fn read_seq_frame(frame: &[u8]) -> Result<(Seq, Option<String>), FrameError> {
     let wrong = FrameError::SeqLength { bytes: frame.len() };
     let (seq, publisher) = frame.split_first_chunk::<8>().ok_or(wrong)?;

@@ -1,5 +1,5 @@
-//! What could not be read, and why. Reasons are names; no value of the wire is in them, because token
-//! ids, salts and session ids are customers' secrets.
+//! What could not be read, and why. Reasons are names; no value of the wire is in them, because
+//! token ids, salts and session ids are customers' secrets.
 
 use kvbridge_adapters_api::Loss;
 
@@ -14,8 +14,9 @@ pub struct EventFault {
     pub field: Option<&'static str>,
     /// Why.
     pub reason: Reason,
-    /// The unknown tag, so that an operator can name it; only when it looks like a type name (at most
-    /// 64 ASCII letters, digits and underscores), so that nothing else can be logged through it.
+    /// The unknown tag, so that an operator can name it; only when it looks like a type name (at
+    /// most 64 ASCII letters, digits and underscores), so that nothing else can be logged through
+    /// it.
     pub tag: Option<String>,
 }
 

@@ -1,11 +1,12 @@
 //! What one message may cost. Everything is checked before memory is taken for it.
 
-/// Longest payload, in bytes. A prefill of 8192 tokens is about 40 kB and a burst of them stays below
-/// 1 MB; an engine sends nothing that is a hundred times larger. The ZeroMQ layer has no cap of its own.
+/// Longest payload, in bytes. A prefill of 8192 tokens is about 40 kB and a burst of them stays
+/// below 1 MB; an engine sends nothing that is a hundred times larger. The ZeroMQ layer has no cap
+/// of its own.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
-/// Most events in one batch. One removal event per evicted block is the engine's worst habit; a step
-/// that turned over four million tokens of 16-token blocks would send this many.
+/// Most events in one batch. One removal event per evicted block is the engine's worst habit; a
+/// step that turned over four million tokens of 16-token blocks would send this many.
 pub const EVENTS_PER_BATCH_MAX: usize = 1 << 18;
 
 /// Most hashes in one event: a context of 16 million tokens in blocks of 16.
@@ -14,8 +15,8 @@ pub const HASHES_PER_EVENT_MAX: usize = 1 << 20;
 /// Most token ids in one event: a context of 16 million tokens, announced at once.
 pub const TOKENS_PER_EVENT_MAX: usize = 1 << 24;
 
-/// Most extra-key entries and items in one event. The engine sends one entry per hash, nearly always
-/// nil or with one item.
+/// Most extra-key entries and items in one event. The engine sends one entry per hash, nearly
+/// always nil or with one item.
 pub const EXTRA_KEYS_PER_EVENT_MAX: usize = 1 << 20;
 
 /// Most hashes plus extra-key entries and items in one batch. One byte on the wire can become a
@@ -26,11 +27,13 @@ pub const ITEMS_PER_BATCH_MAX: usize = 1 << 21;
 /// ownership. The longest seen is an adapter name of tens of bytes.
 pub const TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// Longest text or digest in an extra key. Salts and media ids come from the requests of customers, so
-/// this must be far above [`TEXT_BYTES_MAX`]: a refused event lowers trust, and no tenant may do that.
+/// Longest text or digest in an extra key. Salts and media ids come from the requests of customers,
+/// so this must be far above [`TEXT_BYTES_MAX`]: a refused event lowers trust, and no tenant may do
+/// that.
 pub const EXTRA_KEY_BYTES_MAX: usize = 1 << 20;
 
-/// The limits of one decoder. The defaults are the constants of this module; a caller may lower them.
+/// The limits of one decoder. The defaults are the constants of this module; a caller may lower
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// See [`PAYLOAD_BYTES_MAX`].

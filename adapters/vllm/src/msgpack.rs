@@ -1,5 +1,6 @@
-//! A cursor over msgpack bytes. It never allocates for what a header claims, only for what is there,
-//! and it needs no stack: values are skipped by counting, so any depth of nesting costs nothing.
+//! A cursor over msgpack bytes. It never allocates for what a header claims, only for what is
+//! there, and it needs no stack: values are skipped by counting, so any depth of nesting costs
+//! nothing.
 
 use crate::fault::Reason;
 
@@ -191,7 +192,8 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Passes over one value with everything in it.
+    /// Passes over one value with everything in it. Each value takes a byte or more, so that a
+    /// false claim ends with the bytes.
     pub(crate) fn skip(&mut self) -> Result<(), Reason> {
         let mut pending = 1_usize;
         while pending > 0 {
@@ -199,10 +201,6 @@ impl<'a> Cursor<'a> {
             let (bytes, values) = self.extent()?;
             self.take(bytes)?;
             pending = pending.saturating_add(values);
-            // Each value needs a byte: a claim beyond that ends here and not after a long walk.
-            if pending > self.rest.len() {
-                return Err(Reason::Truncated);
-            }
         }
         Ok(())
     }
@@ -275,10 +273,10 @@ const WINDOW: usize = 64;
 /// Reads up to `max` integers of the usual widths (fixint, u8, u16, u32) out of the next bytes: how
 /// many it read into `values`, and how many bytes they took. It stops at any other marker.
 ///
-/// Prompts are most of the payload. Ids below and above 65536 alternate at random in them, so that a
-/// branch on the width is mispredicted for every second token. There is none here: how far it is from
-/// each byte to the next value, if one starts there, is computed for all bytes at once (in vectors),
-/// and the walk from value to value is one load and one addition each.
+/// Prompts are most of the payload. Ids below and above 65536 alternate at random in them, so that
+/// a branch on the width is mispredicted for every second token. There is none here: how far it is
+/// from each byte to the next value, if one starts there, is computed for all bytes at once (in
+/// vectors), and the walk from value to value is one load and one addition each.
 #[inline]
 fn narrow(rest: &[u8], max: usize, values: &mut [u32; WINDOW]) -> (usize, usize) {
     let Some(window) = rest.first_chunk::<{ WINDOW + 8 }>() else { return (0, 0) };
@@ -315,4 +313,54 @@ fn narrow(rest: &[u8], max: usize, values: &mut [u32; WINDOW]) -> (usize, usize)
         read += 1;
     }
     (read, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claim_beyond_the_bytes_is_refused_by_the_header() {
+        let header = |marker: u8, claim: u8, rest: usize| {
+            let mut bytes = vec![marker, 0, 0, 0, claim];
+            bytes.resize(5 + rest, 0xc0);
+            bytes
+        };
+        assert_eq!(Cursor::new(&header(0xdd, 4, 4)).array(), Ok(4));
+        assert_eq!(Cursor::new(&header(0xdd, 5, 4)).array(), Err(Reason::Truncated));
+        assert_eq!(Cursor::new(&header(0xdf, 2, 4)).map(), Ok(2));
+        assert_eq!(Cursor::new(&header(0xdf, 2, 3)).map(), Err(Reason::Truncated));
+    }
+
+    #[test]
+    fn skip_passes_every_marker_whole() {
+        let following = |marker: u8| match marker {
+            0x81..=0x8f => 2 * usize::from(marker & 0x0f),
+            0x91..=0x9f => usize::from(marker & 0x0f),
+            0xa1..=0xbf => usize::from(marker & 0x1f),
+            0xc4 | 0xc7 | 0xd9 => 1,
+            0xc5 | 0xc8 | 0xda | 0xdc | 0xde => 2,
+            0xc6 | 0xc9 | 0xdb | 0xdd | 0xdf => 4,
+            0xcc | 0xd0 => 1,
+            0xcd | 0xd1 => 2,
+            0xca | 0xce | 0xd2 => 4,
+            0xcb | 0xcf | 0xd3 => 8,
+            0xd4..=0xd8 => 1 + (1 << (marker - 0xd4)),
+            _ => 0,
+        };
+        for marker in 0..=0xff_u8 {
+            // Lengths are zero, so an extension is its type alone.
+            let zeros = following(marker) + usize::from(matches!(marker, 0xc7..=0xc9));
+            let bytes: Vec<u8> = [vec![marker], vec![0; zeros]].concat();
+            let mut cursor = Cursor::new(&bytes);
+            if marker == 0xc1 {
+                assert_eq!(cursor.skip(), Err(Reason::Reserved));
+                continue;
+            }
+            assert_eq!((cursor.skip(), cursor.remaining()), (Ok(()), 0), "{marker:#x}");
+            if let Some(short) = bytes.get(..zeros).filter(|_| zeros > 0) {
+                assert_eq!(Cursor::new(short).skip(), Err(Reason::Truncated), "{marker:#x}");
+            }
+        }
+    }
 }

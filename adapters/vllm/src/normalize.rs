@@ -12,8 +12,8 @@ pub(crate) fn event(raw: RawEvent<'_>) -> Result<Event, &str> {
     match raw {
         RawEvent::Stored(raw) => Ok(Event::Stored(stored(raw))),
         RawEvent::Removed(raw) => Ok(Event::Removed(removed(raw))),
-        // It has no tier on the wire. A reset reaches the device alone unless the engine was asked to
-        // reset its connectors too, and the event is the same for both.
+        // It has no tier on the wire. A reset reaches the device alone unless the engine was asked
+        // to reset its connectors too, and the event is the same for both.
         RawEvent::Cleared => Ok(Event::Cleared(Cleared {
             scope: Scope::Tiers(vec![Tier::Device]),
             cause: ClearCause::Engine,
@@ -25,24 +25,21 @@ pub(crate) fn event(raw: RawEvent<'_>) -> Result<Event, &str> {
 /// Unix microseconds; what is no time after 1970 is 0, which means unknown.
 pub(crate) fn micros(seconds: f64) -> u64 {
     let micros = (seconds * 1e6).round();
-    if !micros.is_finite() || micros < 0.0 {
-        return 0;
-    }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "finite and not negative; beyond u64 it saturates"
+        reason = "the cast saturates: a negative time is 0"
     )]
-    let micros = micros as u64;
-    micros
+    let whole = micros as u64;
+    if micros.is_finite() { whole } else { 0 }
 }
 
 fn stored(mut raw: RawStored<'_>) -> Stored {
     fill_content(&raw.tokens, raw.block_size, &mut raw.blocks);
     let parent = match raw.parent.take() {
         Some(hash) => Parent::Block(hash),
-        // An offloading connector's note that a known block is somewhere else too (0.11 on): it sends
-        // nil because it does not know the parent, not because there is none.
+        // An offloading connector's note that a known block is somewhere else too (0.11 on): it
+        // sends nil because it does not know the parent, not because there is none.
         None if raw.tokens.is_empty() => Parent::Unknown,
         None => Parent::Root,
     };
@@ -86,14 +83,15 @@ fn fill_content(tokens: &[u32], block_size: u32, blocks: &mut [StoredBlock]) {
 
 /// The cache salt, where it can be told from the other bare texts.
 ///
-/// The engine sends extra keys without names: per block the adapter's name, then media items, then, in
-/// a sequence's first block only, the salt, then digests. So a text is the salt only when
+/// The engine sends extra keys without names: per block the adapter's name, then media items, then,
+/// in a sequence's first block only, the salt, then digests. So a text is the salt only when
 ///
 /// - the event starts a sequence (its parent is the root) and the text is in its first entry;
-/// - the adapter's name, when there is one, was found there and set aside (once: a salt may equal it);
+/// - the adapter's name, when there is one, was found there and set aside (once: a salt may equal
+///   it);
 /// - exactly one bare text is left;
-/// - it cannot be a media id: the layout is of a release that sends those as `[id, offset]`, or such
-///   an item is in the event, and no later entry has a bare text besides the adapter's name.
+/// - it cannot be a media id: the layout is of a release that sends those as `[id, offset]`, or
+///   such an item is in the event, and no later entry has a bare text besides the adapter's name.
 ///
 /// Else the salt stays among the extra keys, where it still keeps foreign blocks apart.
 fn salt(raw: &RawStored<'_>, parent: &Parent) -> Option<String> {
@@ -116,7 +114,8 @@ fn salt(raw: &RawStored<'_>, parent: &Parent) -> Option<String> {
     }
 }
 
-/// The bare texts of an entry after the adapter's name; `None` when the name is not where it must be.
+/// The bare texts of an entry after the adapter's name; `None` when the name is not where it must
+/// be.
 fn bare_texts<'e>(
     entry: &'e [ExtraKey],
     lora: Option<&str>,
@@ -148,8 +147,9 @@ fn place(raw: &RawPlace<'_>) -> Place {
 
 /// The tier of a medium, in any case of letters. Releases to 0.10.1.1 send none and mean the GPU.
 ///
-/// A lower-case `cpu` is Mooncake's or LMCache's and is never announced as removed. It is a host tier
-/// like `CPU`; who must tell them apart looks at [`Place::medium`], which keeps the word as sent.
+/// A lower-case `cpu` is Mooncake's or LMCache's and is never announced as removed. It is a host
+/// tier like `CPU`; who must tell them apart looks at [`Place::medium`], which keeps the word as
+/// sent.
 fn tier(medium: Option<&str>) -> Tier {
     let Some(medium) = medium else { return Tier::Device };
     let is = |word: &str| medium.eq_ignore_ascii_case(word);

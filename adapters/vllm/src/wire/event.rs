@@ -190,8 +190,9 @@ impl<'a> Reader<'a, '_> {
         if self.cursor.nil() { Ok(None) } else { self.cursor.u32().map(Some) }
     }
 
-    /// The session's id. It comes from a customer's request and no hash depends on it: one that is too
-    /// long is left out, because a refused event would let any tenant lower the replica's trust.
+    /// The session's id. It comes from a customer's request and no hash depends on it: one that is
+    /// too long is left out, because a refused event would let any tenant lower the replica's
+    /// trust.
     fn session(&mut self) -> Result<Option<&'a str>, Reason> {
         match self.text() {
             Err(Reason::TooLong) => Ok(None),
@@ -287,8 +288,8 @@ impl<'a> Reader<'a, '_> {
 }
 
 impl RawStored<'_> {
-    /// Entries and blocks must pair up, or a key would be given to the wrong block. Entries without a
-    /// key say nothing, however many there are.
+    /// Entries and blocks must pair up, or a key would be given to the wrong block. Entries without
+    /// a key say nothing, however many there are.
     fn pair_extra(&mut self) -> Result<(), FieldError> {
         if self.extra.len() == self.blocks.len() {
             return Ok(());

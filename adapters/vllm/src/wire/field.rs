@@ -32,7 +32,8 @@ pub(super) const STORED_LAYOUT: [Field; 11] = [
     Field::SpecKind,
     Field::SlidingWindow,
 ];
-/// Length, with the tag, of the layout of 0.17 to 0.19.1: the only one in which media ids may be bare.
+/// Length, with the tag, of the layout of 0.17 to 0.19.1: the only one in which media ids may be
+/// bare.
 pub(super) const BARE_MEDIA_LAYOUT_LEN: usize = 9;
 /// Every release sends these, nil or empty where there is nothing to say.
 pub(super) const STORED_REQUIRED: [Field; 4] =

@@ -2,8 +2,9 @@
 //!
 //! Releases are told apart by shape and never by a version number, because none is on the wire:
 //!
-//! - a batch is an array `[ts, events]` (0.9.0) or `[ts, events, rank]` (0.9.1 on); a draft appends a
-//!   publisher id, one commit between releases sent a map. All are read, what is beyond is skipped;
+//! - a batch is an array `[ts, events]` (0.9.0) or `[ts, events, rank]` (0.9.1 on); a draft
+//!   appends a publisher id, one commit between releases sent a map. All are read, what is beyond
+//!   is skipped;
 //! - an event is a positional array (to 0.23) or a map (0.24 on), each event by itself;
 //! - what no release sends (keys, elements, tags) is skipped.
 //!
@@ -62,8 +63,8 @@ pub(crate) struct RawStored<'a> {
     pub(crate) lora_id: Option<i64>,
     pub(crate) lora_name: Option<&'a str>,
     pub(crate) extra: Vec<Vec<ExtraKey>>,
-    /// 0.17 and 0.18 send media ids as bare texts, and 0.19 has their layout: a bare text in an event
-    /// of this layout may be a media id.
+    /// 0.17 and 0.18 send media ids as bare texts, and 0.19 has their layout: a bare text in an
+    /// event of this layout may be a media id.
     pub(crate) bare_media: bool,
     pub(crate) session: Option<&'a str>,
     pub(crate) place: RawPlace<'a>,

@@ -1,4 +1,5 @@
-//! Every recorded frame and every vector, against a derivation that shares no code with the decoder.
+//! Every recorded frame and every vector, against a derivation that shares no code with the
+//! decoder.
 
 use std::{fs, path::PathBuf, process::Command};
 

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Writes seeds from tests/fixtures into fuzz/corpus/<target>. Run it once before fuzzing."""
+
+import hashlib
+import json
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FIXTURES = HERE.parent / "tests" / "fixtures"
+
+
+def decode_vllm():
+    """seq frame and payload of every vector and of every live frame"""
+    for line in (FIXTURES / "vllm_wire_vectors.txt").read_text().splitlines():
+        yield bytes(8) + bytes.fromhex(line.split()[1])
+    for path in FIXTURES.glob("vllm-*.jsonl"):
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            if record["socket"] == "sub":
+                yield b"".join(map(bytes.fromhex, record["frames_hex"][1:]))
+
+
+TARGETS = {"decode_vllm": decode_vllm}
+
+for target, seeds in TARGETS.items():
+    folder = HERE / "corpus" / target
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed in seeds():
+        (folder / hashlib.sha256(seed).hexdigest()[:16]).write_bytes(seed)
+    print(f"{target}: {len(list(folder.iterdir()))} inputs")
