@@ -174,6 +174,12 @@ impl Recovery {
     }
 
     fn settled_live(&mut self, cx: &mut Cx<'_>, batch: Batch) {
+        if !self.anchored() && batch.loss == Loss::Body {
+            // Nothing it could have removed is in an empty view.
+            cx.record(Fact::Undecodable(batch.seq));
+            self.stand_behind(&batch);
+            return self.proven_by_batch(cx);
+        }
         if !self.anchored() {
             self.cursor.next_seq = batch.seq;
         }

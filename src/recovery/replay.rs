@@ -235,7 +235,13 @@ impl Recovery {
         self.forget(cx);
         self.stand_before(batch.seq);
         self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
-        self.apply(cx, batch);
+        if batch.loss == Loss::Body {
+            // Nothing it could have removed is in an empty view, and its bytes anchor what follows.
+            cx.record(Fact::Undecodable(batch.seq));
+            self.stand_behind(&batch);
+        } else {
+            self.apply(cx, batch);
+        }
         self.ask_if_due(cx);
     }
 

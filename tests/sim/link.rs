@@ -70,6 +70,10 @@ impl LiveLink {
             self.push(now, 1, SourceEvent::Overflowed);
             return;
         }
+        if rng.hit(faults.lag) {
+            self.faults_hit += 1;
+            self.last_due = self.last_due.max(now) + rng.below(400);
+        }
         let delay = 1 + rng.below(12);
         if rng.hit(faults.twice) {
             self.faults_hit += 1;

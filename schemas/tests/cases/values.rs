@@ -278,6 +278,7 @@ fn record() -> SnapshotRecord {
         partial: false,
         bigram: false,
         parked: false,
+        hint: false,
     }
 }
 
