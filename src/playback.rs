@@ -167,13 +167,15 @@ impl Player {
     pub async fn play(&mut self) -> Result<usize, PlayError> {
         self.server.wait_subscribers(1).await?;
         let mut previous = None;
+        // Bursts after a pause, so that the rate holds on average: a timer has millisecond steps.
+        let mut pace = tokio::time::interval(self.pace);
         for (seq, payload) in self.recording.batches.clone() {
             if previous.is_some_and(|previous| seq <= previous) {
                 self.restart().await?;
             }
+            pace.tick().await;
             self.server.publish(seq, payload)?;
             previous = Some(seq);
-            tokio::time::sleep(self.pace).await;
         }
         Ok(self.recording.batch_count())
     }

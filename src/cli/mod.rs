@@ -32,14 +32,14 @@ pub use tail::{TailArgs, TailError};
 
 use crate::{
     playback::PlayError,
-    telemetry::{LOG_DEFAULT, LOG_VARIABLE, LogError, start_log},
+    telemetry::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log},
 };
 
 /// Keeps a cache-aware router's map of KV blocks true, knows when it is not, and says so
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kvbridge", version, after_help = examples::TOP)]
 pub struct Cli {
-    /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info]
+    /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info for run, warn for the others]
     #[arg(long, global = true, value_name = "FILTER")]
     pub log: Option<String>,
     /// What to do
@@ -124,7 +124,10 @@ pub async fn execute(
     console: &mut Console<'_>,
 ) -> Result<Exit, CliError> {
     let filter = cli.log.as_deref().or_else(|| environment.get(LOG_VARIABLE));
-    start_log(filter.unwrap_or(LOG_DEFAULT))?;
+    start_log(filter.unwrap_or(match cli.command {
+        Command::Run(_) => LOG_DEFAULT,
+        _ => LOG_DEFAULT_TOOLS,
+    }))?;
     match cli.command {
         Command::Run(args) => Box::pin(args.execute(environment, console)).await,
         Command::Tail(args) => Box::pin(args.execute(console)).await,

@@ -43,6 +43,9 @@ pub struct RunArgs {
 /// Why `run` did not start or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// `--drop` or `--once` without `--play`.
+    #[error("--drop and --once belong to --play FILE")]
+    NothingPlayed,
     /// Nothing to read.
     #[error("no source is configured; see kvbridge run --help")]
     NoSource,
@@ -74,7 +77,9 @@ pub enum RunError {
 impl RunError {
     pub(super) fn exit(&self) -> Exit {
         match self {
-            RunError::NoSource | RunError::BusUnsupported => Exit::BadInput,
+            RunError::NothingPlayed | RunError::NoSource | RunError::BusUnsupported => {
+                Exit::BadInput
+            }
             RunError::Listen { .. }
             | RunError::Start(_)
             | RunError::Metrics(_)
@@ -91,6 +96,9 @@ impl RunArgs {
     ) -> Result<Exit, CliError> {
         let mut player = match self.play.take() {
             Some(path) => Some(self.player(&path).await?),
+            None if self.playback.once || self.playback.drop.is_some() => {
+                return Err(RunError::NothingPlayed.into());
+            }
             None => None,
         };
         let mut flags = Flags {

@@ -123,6 +123,7 @@ fn usage(message: String) -> Error {
 }
 
 #[cfg(test)]
+#[cfg(feature = "vllm")]
 mod tests {
     use clap::Parser;
 

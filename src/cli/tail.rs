@@ -143,7 +143,9 @@ impl TailArgs {
     async fn bridge(&self, console: &mut Console<'_>) -> Result<Exit, CliError> {
         let url = format!("{}/v1/events", self.url.trim_end_matches('/'));
         let failed = |source| TailError::Request { url: url.clone(), source };
-        let response = reqwest::get(&url).await.map_err(failed)?;
+        // No proxy: the address is meant as typed, and only `main` reads the environment.
+        let client = reqwest::Client::builder().no_proxy().build().map_err(failed)?;
+        let response = client.get(&url).send().await.map_err(failed)?;
         let status = response.status();
         if !status.is_success() {
             return Err(TailError::Refused { url, status: status.as_u16() }.into());
@@ -235,12 +237,12 @@ impl TailArgs {
             hash: batch.hash,
             events: batch.events,
         };
-        let value = if self.tokens {
-            codec::to_json(&envelope)
-        } else {
-            codec::to_json_redacted(&envelope)
+        let text = match (console.out_is_terminal, self.tokens) {
+            (true, true) => pretty::line(&codec::to_json(&envelope)),
+            (true, false) => pretty::line(&codec::to_json_redacted(&envelope)),
+            (false, true) => codec::to_json_string(&envelope),
+            (false, false) => codec::to_json_redacted_string(&envelope),
         };
-        let text = if console.out_is_terminal { pretty::line(&value) } else { value.to_string() };
         console.line(&text)?;
         console.out.flush()
     }

@@ -14,6 +14,7 @@ mod secret;
 mod validate;
 
 #[cfg(test)]
+#[cfg(feature = "vllm")]
 mod tests;
 
 use std::{net::SocketAddr, time::Duration};

@@ -156,3 +156,33 @@ fn a_broken_file_names_its_line() {
     expect!["line 2 is not TOML: extra `=`, expected nothing (kvbridge.toml)"]
         .assert_eq(&problems("[http]\nlisten == 3", &[]));
 }
+
+/// The fields of a section, as the refusal of an unknown one lists them.
+fn fields(section: &str) -> Vec<String> {
+    let text = if section == "sources" {
+        "[[sources]]\n\"?\" = 1".to_owned()
+    } else {
+        format!("[{section}]\n\"?\" = 1")
+    };
+    let refusal = problems(&text, &[]);
+    let line = refusal.lines().find(|line| line.contains("unknown field")).unwrap();
+    let (_, listed) = line.split_once(", expected ").unwrap();
+    listed.split('`').skip(1).step_by(2).map(|field| format!("{section}.{field}")).collect()
+}
+
+#[test]
+fn every_field_is_documented() {
+    let document = include_str!("../../docs/configuration.md");
+    for section in ["http", "sources", "bus", "index", "recovery", "limits", "state"] {
+        for field in fields(section) {
+            assert!(document.contains(&format!("| `{field}` |")), "{field} is not documented");
+        }
+    }
+}
+
+#[test]
+fn the_documented_example_is_valid() {
+    let document = include_str!("../../docs/configuration.md");
+    let example = document.split("```toml").nth(1).unwrap().split("```").next().unwrap();
+    assert_eq!(loaded(example, &[]).sources.len(), 2);
+}

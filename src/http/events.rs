@@ -1,5 +1,6 @@
 //! GET /v1/events: what is applied from now on, as server-sent events. Token ids show as a count.
 //!
+//! First comes a `standing` of every replica, so that a reader knows where it begins. After it
 //! `envelope` carries an envelope, `standing` a replica whose trust or reason changed, `lagged` how
 //! many of both the reader was too slow for. A reader is never waited for.
 
@@ -12,12 +13,12 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use kvbridge_schemas::codec;
+use kvbridge_schemas::{ReplicaKey, codec};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, broadcast::error::RecvError};
 
 use super::{Api, Problem, ReplicaJson, Shared, json_bytes};
-use crate::pipeline::FleetEvent;
+use crate::pipeline::{FleetEvent, ReplicaHandle};
 
 /// A comment line in silence. Shorter: traffic for nothing. Longer: proxies cut the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -30,6 +31,8 @@ struct Lagged {
 /// One reader; the permit is given back when it goes.
 struct Reader {
     api: Arc<Shared>,
+    /// How replicas stood when the reader came.
+    first: std::vec::IntoIter<FleetEvent>,
     events: broadcast::Receiver<FleetEvent>,
     _permit: OwnedSemaphorePermit,
 }
@@ -39,8 +42,14 @@ pub(super) async fn stream(State(Api(api)): State<Api>) -> Result<Response, Prob
         api.metrics.readers.refused.increment(1);
         Problem::too_many_readers(api.limits.events_reader_count_max)
     })?;
+    // Subscribed before the look: a change in between is told twice, never lost.
     let events = api.pipeline.fleet.events();
-    let reader = Reader { api, events, _permit: permit };
+    let standing = |(key, replica): (&ReplicaKey, &ReplicaHandle)| {
+        let status = replica.status.borrow().clone();
+        FleetEvent::Standing(key.clone(), Arc::clone(&replica.replica), status)
+    };
+    let first: Vec<FleetEvent> = api.pipeline.fleet.replicas().map(standing).collect();
+    let reader = Reader { api, first: first.into_iter(), events, _permit: permit };
     let events = futures::stream::unfold(reader, async |mut reader| {
         let event = reader.next().await?;
         Some((Ok::<_, Infallible>(event), reader))
@@ -50,25 +59,34 @@ pub(super) async fn stream(State(Api(api)): State<Api>) -> Result<Response, Prob
 
 impl Reader {
     async fn next(&mut self) -> Option<Event> {
+        if let Some(first) = self.first.next() {
+            return Some(encode(first));
+        }
         let received = tokio::select! {
             () = self.api.stop.cancelled() => return None,
             received = self.events.recv() => received,
         };
         match received {
-            Ok(FleetEvent::Applied(envelope)) => {
-                let json = codec::to_json_redacted(&*envelope).to_string();
-                Some(Event::default().event("envelope").data(json))
-            }
-            Ok(FleetEvent::Standing(key, replica, status)) => {
-                let json = json_bytes(&ReplicaJson::of(&key, &replica, &status));
-                Some(Event::default().event("standing").data(text(json)))
-            }
+            Ok(event) => Some(encode(event)),
             Err(RecvError::Lagged(missed)) => {
                 self.api.metrics.readers.lagged.increment(missed);
                 let json = json_bytes(&Lagged { missed });
                 Some(Event::default().event("lagged").data(text(json)))
             }
             Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+fn encode(event: FleetEvent) -> Event {
+    match event {
+        FleetEvent::Applied(envelope) => {
+            let json = codec::to_json_redacted_string(&*envelope);
+            Event::default().event("envelope").data(json)
+        }
+        FleetEvent::Standing(key, replica, status) => {
+            let json = json_bytes(&ReplicaJson::of(&key, &replica, &status));
+            Event::default().event("standing").data(text(json))
         }
     }
 }

@@ -10,6 +10,7 @@ use axum::{
 use serde::Serialize;
 
 use super::{Api, Problem, json};
+use crate::telemetry::SourceMetrics;
 
 #[derive(Serialize)]
 struct Alive {
@@ -50,6 +51,7 @@ pub(super) async fn metrics(State(Api(api)): State<Api>) -> Response {
             age.set(std::time::Duration::from_millis(age_ms).as_secs_f64());
         }
     }
+    api.pipeline.sources.iter().for_each(SourceMetrics::refresh);
     let queued = u32::try_from(api.pipeline.writers.queued_count()).unwrap_or(u32::MAX);
     api.metrics.index_queue.set(f64::from(queued));
     // Rendering thousands of series takes milliseconds: not on a thread that serves matches.

@@ -245,7 +245,9 @@ fn parse(body: &[u8]) -> Result<Request, Problem> {
         } else if text.starts_with("unknown field") {
             ("unknown_field", format!("unknown field {path}"))
         } else if text.starts_with("missing field") {
-            ("missing_field", text)
+            // Without the line and column that follow: the body is one object.
+            let field = text.split(" at line ").next().unwrap_or("missing field");
+            ("missing_field", field.to_owned())
         } else {
             ("wrong_value", format!("{path} has another type or value than expected"))
         };

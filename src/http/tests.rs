@@ -88,7 +88,9 @@ fn world(trust: Trust, limits: Limits) -> World {
     fleet.add(key, ReplicaHandle { replica, status: status_rx, commands: commands_tx });
     let (fleet, stop) = (Arc::new(fleet), CancellationToken::new());
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
-    let pipeline = Pipeline { fleet: Arc::clone(&fleet), index, writers, clock: Clock::start() };
+    let sources = Arc::new(Vec::new());
+    let clock = Clock::start();
+    let pipeline = Pipeline { fleet: Arc::clone(&fleet), index, writers, sources, clock };
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {
@@ -218,7 +220,7 @@ async fn what_cannot_be_answered_is_named_and_shows_no_value() {
         400 "wrong_value" "token_ids[1] has another type or value than expected"
         400 "wrong_value" "salt has another type or value than expected"
         400 "unknown_field" "unknown field tokens"
-        400 "missing_field" "missing field `model` at line 1 column 17"
+        400 "missing_field" "missing field `model`"
         400 "no_prompt" "expected either token_ids or content_hashes with block_size"
         400 "no_prompt" "expected either token_ids or content_hashes with block_size"
         400 "wrong_value" "content_hashes[0] has another type or value than expected"
@@ -311,6 +313,8 @@ async fn events_hide_tokens_and_tell_a_slow_reader_what_it_missed() {
         events.send(envelope(seq)).unwrap();
     }
     let mut text = String::new();
+    let first = chunks.next().await.unwrap().unwrap();
+    assert!(first.starts_with(b"event: standing\ndata: {\"key\":\"m.h=3A8000.0\""));
     for _ in 0..2 {
         text.push_str(std::str::from_utf8(&chunks.next().await.unwrap().unwrap()).unwrap());
     }

@@ -1,8 +1,10 @@
 //! The only place that names engines: which are built in, how their frames decode, and how one of
 //! their sources is opened.
 
+use std::sync::Arc;
+
 use kvbridge_adapters_api::{Batch, Source};
-use kvbridge_adapters_zmq::SubscribeSettings;
+use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 use kvbridge_schemas::EngineKind;
 
 use crate::{
@@ -39,6 +41,7 @@ pub fn decode(engine: &EngineKind, frames: &[Vec<u8>]) -> Decoding {
 }
 
 /// Decodes one payload without any memory of others.
+#[cfg_attr(not(feature = "vllm"), expect(unused_variables, reason = "no engine is built in"))]
 pub fn decode_payload(engine: &EngineKind, seq: &[u8], payload: &[u8]) -> Decoding {
     match engine {
         #[cfg(feature = "vllm")]
@@ -56,6 +59,8 @@ pub struct Opened {
     pub source: Box<dyn Source>,
     /// What the fold depends on.
     pub view: ViewSettings,
+    /// What the sockets count.
+    pub counters: Arc<Counters>,
 }
 
 /// Why a source was not opened.
@@ -70,6 +75,7 @@ pub enum OpenError {
 }
 
 /// Opens a replica's source: it begins to connect. Must be called inside a tokio runtime.
+#[cfg_attr(not(feature = "vllm"), expect(unused_variables, reason = "no engine is built in"))]
 pub fn open(config: &SourceConfig, limits: &Limits) -> Result<Opened, OpenError> {
     match &config.engine {
         #[cfg(feature = "vllm")]
@@ -79,6 +85,7 @@ pub fn open(config: &SourceConfig, limits: &Limits) -> Result<Opened, OpenError>
 }
 
 /// The live subscription alone, for looking at an engine's frames.
+#[cfg_attr(not(feature = "vllm"), expect(unused_variables, reason = "no engine is built in"))]
 pub fn subscription(
     config: &SourceConfig,
     limits: &Limits,
@@ -140,8 +147,8 @@ mod vllm {
         let decoder = Frames(Decoder::new(decoder_limits, config.ignore_tags.clone()));
         let settings = ZmqSettings { subscribe, replay };
         let counters = Arc::new(Counters::default());
-        let source = ZmqSource::spawn(settings, capabilities, decoder, counters);
-        Opened { source: Box::new(source), view }
+        let source = ZmqSource::spawn(settings, capabilities, decoder, Arc::clone(&counters));
+        Opened { source: Box::new(source), view, counters }
     }
 
     /// Joins the engine's decoder to the sockets, which know no engine.

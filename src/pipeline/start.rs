@@ -14,6 +14,7 @@ use crate::{
     config::{Config, RecoveryConfig, limits},
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
+    telemetry::SourceMetrics,
 };
 
 /// The running pipeline, as the rest of the program sees it.
@@ -25,6 +26,8 @@ pub struct Pipeline {
     pub index: Arc<Index>,
     /// The threads that write it.
     pub writers: Arc<IndexWriters>,
+    /// What the sockets count.
+    pub sources: Arc<Vec<SourceMetrics>>,
     /// Time.
     pub clock: Clock,
 }
@@ -58,10 +61,12 @@ pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipelin
         events: fleet.events_sender(),
         clock,
     };
+    let mut sources = Vec::with_capacity(config.sources.len());
     for source in &config.sources {
         let key = source.replica.key();
         let opened = registry::open(source, &config.limits)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
+        sources.push(SourceMetrics::register(&key, opened.counters));
         let mut settings = Settings::new(opened.source.capabilities(), clock.unix_ms_of(Tick(0)));
         settings.jitter_seed = jitter_seed(&source.replica);
         settings.limits = recovery_limits(&config.recovery);
@@ -82,7 +87,7 @@ pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipelin
         tasks.spawn(format!("driver {key}"), driver.run(tasks.stop_token()));
         fleet.add(key, ReplicaHandle { replica, status: status_rx, commands: commands_tx });
     }
-    Ok(Pipeline { fleet: Arc::new(fleet), index, writers, clock })
+    Ok(Pipeline { fleet: Arc::new(fleet), index, writers, sources: Arc::new(sources), clock })
 }
 
 /// Any number that differs between replicas and is the same at every start.

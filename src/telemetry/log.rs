@@ -1,14 +1,15 @@
 //! Sets the log up: text lines on the error stream, filtered.
 
-use std::io::IsTerminal;
-
 use tracing_subscriber::EnvFilter;
 
 /// Name of the variable that holds the filter when no flag does.
 pub const LOG_VARIABLE: &str = "KVBRIDGE_LOG";
 
-/// Transitions that a shift handover would mention.
+/// For `run`: transitions that a shift handover would mention.
 pub const LOG_DEFAULT: &str = "info";
+
+/// Subcommands whose output is read beside the log: only what goes wrong.
+pub const LOG_DEFAULT_TOOLS: &str = "warn";
 
 /// Why the log could not start.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +36,8 @@ pub fn start_log(filter: &str) -> Result<(), LogError> {
     tracing_subscriber::fmt()
         .with_env_filter(parsed)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        // Colours need a feature that is off, and asking for them without it panics.
+        .with_ansi(false)
         .try_init()
         .map_err(|_| LogError::Started)
 }

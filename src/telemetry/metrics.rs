@@ -37,6 +37,22 @@ pub mod name {
     pub const CURSOR_AGE: &str = "kvbridge_cursor_age_seconds";
     /// Blocks in the view.
     pub const VIEW_BLOCKS: &str = "kvbridge_view_blocks";
+    /// Live messages received by the socket.
+    pub const SOURCE_FRAMES: &str = "kvbridge_source_frames_total";
+    /// Their bytes.
+    pub const SOURCE_BYTES: &str = "kvbridge_source_bytes_total";
+    /// Messages of a wrong shape.
+    pub const SOURCE_MALFORMED: &str = "kvbridge_source_malformed_frames_total";
+    /// Live messages dropped because our own queue was full.
+    pub const SOURCE_OVERFLOWED: &str = "kvbridge_source_overflowed_frames_total";
+    /// Live connections made.
+    pub const SOURCE_ATTACHED: &str = "kvbridge_source_connections_total";
+    /// Live connections that could not be made.
+    pub const SOURCE_CONNECT_FAILED: &str = "kvbridge_source_connection_failures_total";
+    /// Replay requests started.
+    pub const SOURCE_REPLAYS: &str = "kvbridge_source_replays_total";
+    /// Replays that ended without an end marker.
+    pub const SOURCE_REPLAYS_FAILED: &str = "kvbridge_source_replay_failures_total";
     /// Index updates that wait.
     pub const INDEX_QUEUE: &str = "kvbridge_index_queue_updates";
     /// Match requests by outcome.
@@ -123,6 +139,14 @@ fn describe() {
         (name::MISSING_BATCHES, "batches missing in gaps"),
         (name::RESYNCS, "returns to a settled state"),
         (name::EPOCH_CHANGES, "new lives of a replica's cache"),
+        (name::SOURCE_FRAMES, "live messages received"),
+        (name::SOURCE_BYTES, "bytes of live messages received"),
+        (name::SOURCE_MALFORMED, "messages of a wrong shape"),
+        (name::SOURCE_OVERFLOWED, "live messages dropped because our queue was full"),
+        (name::SOURCE_ATTACHED, "live connections made"),
+        (name::SOURCE_CONNECT_FAILED, "live connections that could not be made"),
+        (name::SOURCE_REPLAYS, "replay requests started"),
+        (name::SOURCE_REPLAYS_FAILED, "replays that ended without an end marker"),
         (name::MATCHES, "match requests"),
         (name::EVENTS_LAGGED, "envelopes that slow readers of events missed"),
         (name::EVENTS_READERS_REFUSED, "readers of events that were refused"),
@@ -322,5 +346,24 @@ impl Metrics {
             },
             index_queue: gauge!(name::INDEX_QUEUE),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    fn names(text: &str, quote: char) -> BTreeSet<&str> {
+        let parts =
+            text.split(quote).filter(|part| part.starts_with("kvbridge_") && part.len() > 9);
+        parts.filter(|part| part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')).collect()
+    }
+
+    // spec: metrics
+    #[test]
+    fn every_metric_is_documented_and_every_documented_one_exists() {
+        let code = names(include_str!("metrics.rs"), '"');
+        let document = names(include_str!("../../docs/specs/metrics.md"), '`');
+        assert_eq!(code, document);
     }
 }

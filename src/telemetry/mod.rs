@@ -6,10 +6,12 @@
 mod facts;
 mod log;
 mod metrics;
+mod sources;
 
 pub use facts::FactLog;
-pub use log::{LOG_DEFAULT, LOG_VARIABLE, LogError, start_log};
+pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
     install_metrics, label, name, upkeep,
 };
+pub use sources::SourceMetrics;

@@ -110,6 +110,14 @@ pub fn to_json_string<M: Message>(message: &M) -> String {
     String::from_utf8(bytes).expect("serde_json writes UTF-8")
 }
 
+/// As [`to_json_redacted`], in one line, fields in the order of the schema.
+pub fn to_json_redacted_string<M: Message>(message: &M) -> String {
+    let mut bytes = Vec::with_capacity(512);
+    let mut to = serde_json::Serializer::new(&mut bytes);
+    message.write(Show::Redacted, &mut to).expect("memory takes any message");
+    String::from_utf8(bytes).expect("serde_json writes UTF-8")
+}
+
 /// The message as JSON with one field a line, in the order of the schema.
 pub fn to_json_pretty<M: Message>(message: &M) -> String {
     let mut bytes = Vec::with_capacity(1024);
