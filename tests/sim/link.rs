@@ -108,8 +108,7 @@ impl AnswerLink {
     /// Sends a replay answer, as a ROUTER with a full pipe and a bad day would.
     pub(crate) fn replay(
         &mut self,
-        now: u64,
-        attempt: Attempt,
+        (now, attempt): (u64, Attempt),
         mut batches: Vec<Batch>,
         faults: &Faults,
         rng: &mut Rng,

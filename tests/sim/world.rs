@@ -260,7 +260,7 @@ impl World {
                 if self.engine.profile.replay {
                     let batches = self.engine.replay(start_seq);
                     let faults = self.faults.clone();
-                    self.answers.replay(self.now, attempt, batches, &faults, &mut self.rng);
+                    self.answers.replay((self.now, attempt), batches, &faults, &mut self.rng);
                 }
             }
             Action::RequestSnapshot { attempt, .. } => self.serve_snapshot(attempt),

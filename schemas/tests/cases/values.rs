@@ -294,6 +294,7 @@ fn full_record() -> SnapshotRecord {
         partial: true,
         bigram: true,
         parked: true,
+        hint: true,
         ..record()
     }
 }
