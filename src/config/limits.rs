@@ -41,9 +41,10 @@ pub const RECONNECT_MIN: Duration = Duration::from_millis(50);
 /// restarting engine at once. Too large: a healed link stays unused.
 pub const RECONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// Batches between an adapter's socket task and its driver. Too small: a burst overflows and costs a
+/// Batches between an adapter's socket task and its driver: seconds of a stalled index at a thousand a
+/// second. Too small: a burst overflows and costs a
 /// replay. Too large: memory, and lag that nobody sees.
-pub const SOURCE_QUEUE_BATCHES: u32 = 1024;
+pub const SOURCE_QUEUE_BATCHES: u32 = 4096;
 
 /// Index writer threads. Too small: one core folds the whole fleet. Too large: threads without work.
 pub const INDEX_WRITER_COUNT: u32 = 1;

@@ -8,7 +8,7 @@ use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 use kvbridge_schemas::EngineKind;
 
 use crate::{
-    config::{Limits, SourceConfig},
+    config::{Config, Limits, SourceConfig},
     view::ViewSettings,
 };
 
@@ -76,10 +76,10 @@ pub enum OpenError {
 
 /// Opens a replica's source: it begins to connect. Must be called inside a tokio runtime.
 #[cfg_attr(not(feature = "vllm"), expect(unused_variables, reason = "no engine is built in"))]
-pub fn open(config: &SourceConfig, limits: &Limits) -> Result<Opened, OpenError> {
-    match &config.engine {
+pub fn open(source: &SourceConfig, config: &Config) -> Result<Opened, OpenError> {
+    match &source.engine {
         #[cfg(feature = "vllm")]
-        EngineKind::Vllm => Ok(vllm::open(config, limits)),
+        EngineKind::Vllm => Ok(vllm::open(source, config)),
         other => Err(OpenError::NotBuilt { engine: other.as_str().to_owned() }),
     }
 }
@@ -110,7 +110,7 @@ mod vllm {
 
     use super::{Decoding, Opened};
     use crate::{
-        config::{Limits, SourceConfig},
+        config::{Config, Limits, SourceConfig},
         view::ViewSettings,
     };
 
@@ -126,25 +126,27 @@ mod vllm {
         subscribe
     }
 
-    pub(super) fn open(config: &SourceConfig, limits: &Limits) -> Opened {
-        let subscribe = subscription(config, limits);
+    pub(super) fn open(of: &SourceConfig, config: &Config) -> Opened {
+        let subscribe = subscription(of, &config.limits);
         let frame_bytes_max = subscribe.frame_bytes_max;
-        let replay = config.replay.as_ref().map(|endpoint| {
+        let replay = of.replay.as_ref().map(|endpoint| {
             let mut replay = ReplaySettings::new(endpoint.to_string());
             replay.frame_bytes_max = frame_bytes_max;
+            // The state machine waits as long; a shorter wait here would cut its answer.
+            replay.progress_timeout = config.recovery.replay_deadline;
             replay
         });
-        let capabilities = capabilities(replay.is_some(), config.bind);
+        let capabilities = capabilities(replay.is_some(), of.bind);
         let view = ViewSettings {
             projection: Projection::Last8,
             removal: capabilities.removal,
-            orphans_max: usize::try_from(limits.orphan_count_max).unwrap_or(usize::MAX),
+            orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
         };
         let decoder_limits = kvbridge_adapters_vllm::Limits {
             payload_bytes: frame_bytes_max,
             ..kvbridge_adapters_vllm::Limits::default()
         };
-        let decoder = Frames(Decoder::new(decoder_limits, config.ignore_tags.clone()));
+        let decoder = Frames(Decoder::new(decoder_limits, of.ignore_tags.clone()));
         let settings = ZmqSettings { subscribe, replay };
         let counters = Arc::new(Counters::default());
         let source = ZmqSource::spawn(settings, capabilities, decoder, Arc::clone(&counters));

@@ -64,7 +64,7 @@ pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipelin
     let mut sources = Vec::with_capacity(config.sources.len());
     for source in &config.sources {
         let key = source.replica.key();
-        let opened = registry::open(source, &config.limits)
+        let opened = registry::open(source, config)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         sources.push(SourceMetrics::register(&key, opened.counters));
         let mut settings = Settings::new(opened.source.capabilities(), clock.unix_ms_of(Tick(0)));
