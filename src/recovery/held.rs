@@ -7,9 +7,6 @@ use kvbridge_schemas::{Digest, Seq};
 
 use super::Limits;
 
-/// The bound on held batches is reached.
-pub(super) struct HeldFull(pub(super) Batch);
-
 /// Live batches in arrival order; their seqs rise strictly.
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -18,16 +15,17 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn push(&mut self, batch: Batch, limits: &Limits) -> Result<(), HeldFull> {
+    /// Whether the bound has room for this batch. One batch is always taken: a bound below a single
+    /// payload must not starve the replica.
+    pub(super) fn takes(&self, batch: &Batch, limits: &Limits) -> bool {
         let bytes = self.bytes + u64::from(batch.bytes);
-        // One batch is always taken: a bound below a single payload must not starve the replica.
-        let full = self.batches.len() >= limits.held_batches_max || bytes > limits.held_bytes_max;
-        if full && !self.batches.is_empty() {
-            return Err(HeldFull(batch));
-        }
-        self.bytes = bytes;
+        let room = self.batches.len() < limits.held_batches_max && bytes <= limits.held_bytes_max;
+        room || self.batches.is_empty()
+    }
+
+    pub(super) fn push(&mut self, batch: Batch) {
+        self.bytes += u64::from(batch.bytes);
         self.batches.push_back(batch);
-        Ok(())
     }
 
     pub(super) fn pop(&mut self) -> Option<Batch> {

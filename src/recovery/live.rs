@@ -6,7 +6,6 @@ use kvbridge_schemas::{ClearCause, Epoch, Event, Scope, Seq};
 use super::{
     Action, Cx, Fact, Recovery, TrustReason,
     arrival::{Arrival, is_reset},
-    held::HeldFull,
     phase::{Asking, Phase, Probe},
     planted::Planted,
     standing::{Cap, Lineage},
@@ -174,6 +173,12 @@ impl Recovery {
     }
 
     fn settled_live(&mut self, cx: &mut Cx<'_>, batch: Batch) {
+        if !self.anchored() && batch.loss == Loss::Body {
+            // Nothing it could have removed is in an empty view.
+            cx.record(Fact::Undecodable(batch.seq));
+            self.stand_behind(&batch);
+            return self.proven_by_batch(cx);
+        }
         if !self.anchored() {
             self.cursor.next_seq = batch.seq;
         }
@@ -206,9 +211,10 @@ impl Recovery {
 
     /// Live batches wait while an answer is open.
     pub(super) fn hold(&mut self, cx: &mut Cx<'_>, batch: Batch) {
-        let Err(HeldFull(batch)) = self.held.push(batch, &self.settings.limits) else {
+        if self.held.takes(&batch, &self.settings.limits) {
+            self.held.push(batch);
             return self.held_grew(cx);
-        };
+        }
         cx.record(Fact::HeldFull);
         let probe_open = matches!(self.phase, Phase::Live(_) | Phase::Partial(_));
         if probe_open {
@@ -237,9 +243,8 @@ impl Recovery {
                 return self.arrive(cx, batch, false);
             }
         }
-        if let Err(HeldFull(batch)) = self.held.push(batch, &self.settings.limits) {
-            debug_assert!(false, "an empty buffer takes one batch, {} did not fit", batch.seq);
-        }
+        // Either the buffer was emptied, or it drained until a new question stopped it.
+        self.held.push(batch);
     }
 
     /// Folds a batch that is next, and moves the cursor.
@@ -248,6 +253,9 @@ impl Recovery {
         if !self.anchored() && batch.seq == Seq(0) {
             // The view is empty, and so was the engine's cache.
             self.lineage = Lineage::Proven(Scope::All);
+        }
+        if !self.anchored() || self.ring.last().is_none() {
+            self.audit_from = batch.seq;
         }
         if let Lineage::Since { anchored, .. } = &mut self.lineage {
             *anchored = true;
@@ -291,6 +299,7 @@ impl Recovery {
             if batch.loss == Loss::Nothing {
                 cx.record(Fact::Flushed);
                 self.proven(cx);
+                self.audit_from = batch.seq;
                 self.cap = Cap::default();
                 self.lineage = Lineage::Proven(scope);
             }

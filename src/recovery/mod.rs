@@ -27,11 +27,13 @@
 
 mod action;
 mod arrival;
+mod asking;
 mod epoch;
 mod fact;
 mod held;
 mod input;
 mod live;
+mod loss;
 mod phase;
 mod planted;
 mod replay;
@@ -65,6 +67,7 @@ use self::{
 
 /// One replica's recovery. Owned by one task, together with the view it speaks of.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent memories; the phase is an enum")]
 pub struct Recovery {
     settings: Settings,
     phase: Phase,
@@ -85,6 +88,9 @@ pub struct Recovery {
     announced: (TierTrust, TrustReason),
     /// What is looked into, while it is.
     doubt: TrustReason,
+    /// For a source that cannot see its own reconnects: the batch from which on the next answer must
+    /// be compared. A life may have been spliced in anywhere behind it, also long before the newest.
+    audit_from: Seq,
     /// When a batch or a probe last proved the view.
     proven_at: Tick,
     /// The lease ran out.
@@ -145,6 +151,7 @@ impl Recovery {
             closed: VecDeque::new(),
             announced: (TierTrust::default(), TrustReason::Detached),
             doubt: TrustReason::Detached,
+            audit_from: Seq(0),
             proven_at: Tick(0),
             lapsed: false,
             attempt: Attempt(0),

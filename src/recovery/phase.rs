@@ -156,6 +156,7 @@ impl Phase {
 
 /// The look at an engine that is settled.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per replica, and no allocation per probe")]
 pub(super) enum Probe {
     /// The source cannot be probed.
     Off,
@@ -190,6 +191,7 @@ impl Ask {
 
 /// A replay in the making: requests are repeated until it is proven complete or given up.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "what one answer has shown so far, fact by fact")]
 pub(super) struct Asking {
     pub(super) ask: Ask,
     /// A look at a settled engine: withdraws nothing while it is open.

@@ -37,13 +37,15 @@ pub enum Planted {
     NoLease,
     /// An overflow of our own queue is ignored.
     OverflowIgnored,
+    /// An audit compares the newest batch only: a life spliced in before it goes unseen.
+    AuditComparesLast,
     /// A kept view is believed again as soon as the stream is back.
     ReattachTrusted,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 17] = [
+    pub const ALL: [Planted; 18] = [
         Planted::GapAsksNext,
         Planted::RollbackOnlyInLive,
         Planted::OverlapByNumber,
@@ -60,6 +62,7 @@ impl Planted {
         Planted::NeverProbes,
         Planted::NoLease,
         Planted::OverflowIgnored,
+        Planted::AuditComparesLast,
         Planted::ReattachTrusted,
     ];
 }

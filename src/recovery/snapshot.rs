@@ -99,6 +99,7 @@ impl Recovery {
             let last = intro.resume_seq.minus(1);
             self.ring.push(last, digest, self.settings.limits.digest_ring);
         }
+        self.audit_from = intro.resume_seq.minus(1);
         self.cap = Cap::default();
         self.poison = None;
         let complete = self.settings.capabilities.snapshot.is_some_and(|s| s.complete());

@@ -139,7 +139,14 @@ impl Recovery {
         } else {
             self.settings.limits.verify_run.max(1)
         };
-        self.cursor.next_seq.minus(run)
+        self.cursor.next_seq.minus(run).min(self.compared_from())
+    }
+
+    /// The newest seq at which an answer may begin and still prove that the view is of one life.
+    pub(super) fn compared_from(&self) -> Seq {
+        let last = self.cursor.next_seq.minus(1);
+        let audited = self.settings.unproven() && !self.planted(Planted::AuditComparesLast);
+        if audited { self.audit_from.min(last) } else { last }
     }
 
     /// The next look at a settled engine.

@@ -231,28 +231,28 @@ impl Engine {
             let hash = hash_of(chain, depth);
             let known = self.held.contains_key(&(hash, Tier::Device, group));
             if known && !copy {
-                self.flush_run(&mut run, chain, depth, group, events);
+                self.flush_run(&mut run, (chain, depth), group, events);
                 continue;
             }
             while self.order.len() >= self.profile.pool {
-                self.flush_run(&mut run, chain, depth, group, events);
+                self.flush_run(&mut run, (chain, depth), group, events);
                 self.evict(events);
             }
             *self.held.entry((hash, Tier::Device, group)).or_default() += 1;
             self.order.push_back((hash, group));
             run.push(hash);
         }
-        self.flush_run(&mut run, chain, length, group, events);
+        self.flush_run(&mut run, (chain, length), group, events);
         if self.profile.host_tier && self.rng.hit(3_000) {
             self.offload(events);
         }
     }
 
+    /// Says what a run of stores was that ends ahead of `(chain, depth)`.
     fn flush_run(
         &self,
         run: &mut Vec<u64>,
-        chain: u64,
-        end: u64,
+        (chain, end): (u64, u64),
         group: u32,
         out: &mut Vec<Event>,
     ) {
@@ -303,8 +303,11 @@ fn cleared() -> Event {
 }
 
 fn place(tier: Tier, group: u32, groups: u32, kind: bool) -> Place {
-    let kind =
-        kind.then(|| if group == 0 { GroupKind::FullAttention } else { GroupKind::SlidingWindow });
+    let kind = kind.then_some(if group == 0 {
+        GroupKind::FullAttention
+    } else {
+        GroupKind::SlidingWindow
+    });
     let group = (groups > 1).then_some(Group { index: group, kind, window: None });
     Place { group, ..Place::of(tier) }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Faults {
     pub(crate) straggler: u64,
     /// A bridge between engine and us clears what it cannot prove (wires with epochs).
     pub(crate) repair: u64,
+    /// The live stream lags: a replay runs far ahead of it.
+    pub(crate) lag: u64,
 }
 
 impl Faults {
@@ -65,7 +67,7 @@ impl Faults {
         faults
     }
 
-    fn all(&mut self) -> [(&mut u64, u64); 23] {
+    fn all(&mut self) -> [(&mut u64, u64); 24] {
         [
             (&mut self.drop, 1_500),
             (&mut self.burst, 200),
@@ -90,6 +92,7 @@ impl Faults {
             (&mut self.pause, 100),
             (&mut self.straggler, 500),
             (&mut self.repair, 100),
+            (&mut self.lag, 300),
         ]
     }
 }

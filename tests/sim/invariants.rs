@@ -84,8 +84,10 @@ impl World {
             // An event type of the future caps trust until a flush or an operator; that is the contract.
             return Ok(());
         }
-        // Nobody can audit a source that neither sees its reconnects nor keeps a journal.
-        let auditable = self.engine.profile.replay || !self.engine.profile.unproven;
+        // Nobody can audit a source that neither sees its reconnects nor keeps a journal that reaches
+        // from one audit to the next.
+        let journal_reaches = self.engine.profile.replay && self.engine.profile.journal_max >= 40;
+        let auditable = journal_reaches || !self.engine.profile.unproven;
         if self.trust.device == Trust::None && auditable {
             return Err(Violation::new(format!(
                 "still none ({:?}) in {phase:?} long after the faults, {behind} behind",

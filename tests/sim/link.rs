@@ -70,6 +70,10 @@ impl LiveLink {
             self.push(now, 1, SourceEvent::Overflowed);
             return;
         }
+        if rng.hit(faults.lag) {
+            self.faults_hit += 1;
+            self.last_due = self.last_due.max(now) + rng.below(400);
+        }
         let delay = 1 + rng.below(12);
         if rng.hit(faults.twice) {
             self.faults_hit += 1;
@@ -104,8 +108,7 @@ impl AnswerLink {
     /// Sends a replay answer, as a ROUTER with a full pipe and a bad day would.
     pub(crate) fn replay(
         &mut self,
-        now: u64,
-        attempt: Attempt,
+        (now, attempt): (u64, Attempt),
         mut batches: Vec<Batch>,
         faults: &Faults,
         rng: &mut Rng,

@@ -2,6 +2,8 @@
 //!
 //! `KVBRIDGE_SIM_SEED=17 cargo test --features planted --test sim one_seed -- --nocapture` replays a
 //! run with its trace; `KVBRIDGE_SIM_SEEDS=5000` widens the sweep.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::struct_excessive_bools, reason = "profiles and faults are lists of switches")]
 
 mod engine;
 mod faults;

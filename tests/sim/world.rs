@@ -213,9 +213,13 @@ impl World {
         }
         // Nobody says a word; the first frame seen may be exactly the one expected.
         self.hidden_at = Some(self.now);
-        let lost = if self.rng.hit(faults.restart_aligned) { next_seq } else { self.rng.below(8) };
+        let lost = match self.rng.below(3) {
+            0 if self.rng.hit(faults.restart_aligned) => next_seq,
+            1 => self.rng.below(next_seq + 8),
+            _ => self.rng.below(8),
+        };
         self.live.hidden_reconnect(lost);
-        for _ in 0..lost.min(40) {
+        for _ in 0..lost.min(400) {
             if let Some(batch) = self.engine.step(self.now, Quirks::default()) {
                 self.live.send(self.now, batch, &Faults::default(), &mut self.rng);
             }
@@ -256,7 +260,7 @@ impl World {
                 if self.engine.profile.replay {
                     let batches = self.engine.replay(start_seq);
                     let faults = self.faults.clone();
-                    self.answers.replay(self.now, attempt, batches, &faults, &mut self.rng);
+                    self.answers.replay((self.now, attempt), batches, &faults, &mut self.rng);
                 }
             }
             Action::RequestSnapshot { attempt, .. } => self.serve_snapshot(attempt),

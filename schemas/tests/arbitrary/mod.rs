@@ -186,8 +186,8 @@ pub(crate) fn header() -> impl Strategy<Value = SnapshotHeader> {
 pub(crate) fn record() -> impl Strategy<Value = SnapshotRecord> {
     let block = (hash(), parent(), option::of(any::<u64>()), any::<u32>());
     let space = (option::of(word()), option::of(word()), option::of(any::<u64>()));
-    (block, tier(), option::of(group()), any::<u32>(), space, any::<[bool; 3]>()).prop_map(
-        |(block, tier, group, count, space, [partial, bigram, parked])| {
+    (block, tier(), option::of(group()), any::<u32>(), space, any::<[bool; 4]>()).prop_map(
+        |(block, tier, group, count, space, [partial, bigram, parked, hint])| {
             let (hash, parent, content, block_size) = block;
             let (lora, salt, extra) = space;
             SnapshotRecord {
@@ -204,6 +204,7 @@ pub(crate) fn record() -> impl Strategy<Value = SnapshotRecord> {
                 partial,
                 bigram,
                 parked,
+                hint,
             }
         },
     )

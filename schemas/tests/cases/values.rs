@@ -278,6 +278,7 @@ fn record() -> SnapshotRecord {
         partial: false,
         bigram: false,
         parked: false,
+        hint: false,
     }
 }
 
@@ -293,6 +294,7 @@ fn full_record() -> SnapshotRecord {
         partial: true,
         bigram: true,
         parked: true,
+        hint: true,
         ..record()
     }
 }

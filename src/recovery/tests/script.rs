@@ -216,9 +216,9 @@ fn line(action: &Action) -> String {
         Action::Announce { trust, reason } => {
             format!("announce {} host {} ({})", trust.device, trust.host, reason.as_str())
         }
-        Action::Record(fact) => match fact {
-            Fact::Gap { first, count } => format!("record gap first {first} count {count}"),
-            other => format!("record {}", other.as_str()),
-        },
+        Action::Record(Fact::Gap { first, count }) => {
+            format!("record gap first {first} count {count}")
+        }
+        Action::Record(fact) => format!("record {}", fact.as_str()),
     }
 }

@@ -16,32 +16,47 @@ fn check(capabilities: Capabilities, before: &str, script: &str, expected: Expec
 /// The all-ones seq is not a number: read as one it would put the cursor at the end of time.
 #[test]
 fn end_marker() {
-    check(vllm_like(), "attach; live 0", "end_marker; live 1", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0",
+        "end_marker; live 1",
+        expect![[r#"
         record end_marker
         apply 1
-    "#]]);
+    "#]],
+    );
 }
 
 /// A straggler of a closed life never clears the living one.
 #[test]
 fn stale_epoch() {
-    check(with_epoch(), "attach; live 0@7; live 1@7", "live 2@6; live 2@7", expect![[r#"
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7",
+        "live 2@6; live 2@7",
+        expect![[r#"
         record stale_epoch
         apply 2
-    "#]]);
+    "#]],
+    );
 }
 
 /// A higher epoch ends the old view, at once.
 #[test]
 fn new_epoch() {
-    check(with_epoch(), "attach; live 0@7; live 1@7", "live 0@8", expect![[r#"
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7",
+        "live 0@8",
+        expect![[r#"
         announce none (new_epoch)
         record new_epoch
         clear 8 NewEpoch
         record first_is_zero
         apply 0
         announce exact (contiguous)
-    "#]]);
+    "#]],
+    );
 }
 
 /// Other bytes under a seq seen before: two lives, whatever the number says.
@@ -73,39 +88,58 @@ fn digest_mismatch() {
 /// One epoch, two contents: nobody can be believed, no epoch is minted.
 #[test]
 fn digest_mismatch_with_epoch_on_wire() {
-    check(with_epoch(), "attach; live 0@7; live 1@7", "live 1b@7", expect![[r#"
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7",
+        "live 1b@7",
+        expect![[r#"
         record digest_mismatch
         announce none (two_publishers)
         clear 7 Unproven
         request_replay 0
-    "#]]);
+    "#]],
+    );
 }
 
 /// The same bytes again are dropped, and are no rollback.
 #[test]
 fn duplicate() {
-    check(vllm_like(), "attach; live 0; live 1", "live 1; live 0; live 2", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0; live 1",
+        "live 1; live 0; live 2",
+        expect![[r#"
         record duplicate
         record duplicate
         apply 2
-    "#]]);
+    "#]],
+    );
 }
 
 /// Half applied, half new: it can be neither applied nor dropped.
 #[test]
 fn straddle() {
-    check(with_epoch(), "attach; live 0+2@7", "live 1+3@7", expect![[r#"
+    check(
+        with_epoch(),
+        "attach; live 0+2@7",
+        "live 1+3@7",
+        expect![[r#"
         record straddle
         announce none (gap_open)
         clear 7 Unproven
         request_replay 0
-    "#]]);
+    "#]],
+    );
 }
 
 /// A restarted engine counts from 0: asked before old numbers are dropped.
 #[test]
 fn rollback() {
-    check(without_replay(), "attach; live 5; live 6", "live 2; live 3", expect![[r#"
+    check(
+        without_replay(),
+        "attach; live 5; live 6",
+        "live 2; live 3",
+        expect![[r#"
         record rollback
         announce none (new_epoch)
         record new_epoch
@@ -116,13 +150,18 @@ fn rollback() {
         apply 2
         announce lower_bound (joined_late)
         apply 3
-    "#]]);
+    "#]],
+    );
 }
 
 /// Rollback is asked in every phase, against the highest seq seen.
 #[test]
 fn rollback_while_replaying() {
-    check(vllm_like(), "attach; live 0; live 1; live 5", "live 3", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0; live 1; live 5",
+        "live 3",
+        expect![[r#"
         record rollback
         cancel
         record new_epoch
@@ -130,13 +169,18 @@ fn rollback_while_replaying() {
         record joined_late
         request_replay 0
         announce none (new_epoch)
-    "#]]);
+    "#]],
+    );
 }
 
 /// A lost store: blocks are missing, so exact ends, until a flush.
 #[test]
 fn undecodable_store() {
-    check(vllm_like(), "attach; live 0", "live 1?; live 2; live 3c", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0",
+        "live 1?; live 2; live 3c",
+        expect![[r#"
         record undecodable
         announce lower_bound (store_undecodable)
         apply 1
@@ -144,7 +188,8 @@ fn undecodable_store() {
         record flushed
         apply 3
         announce exact host lower_bound (flushed)
-    "#]]);
+    "#]],
+    );
 }
 
 /// A lost removal or an unknown tag: nothing can be believed.
@@ -202,14 +247,19 @@ fn undecodable_body() {
 /// Without a journal the view starts again behind it.
 #[test]
 fn undecodable_body_without_replay() {
-    check(without_replay(), "attach; live 0; live 1", "live 2!; live 3", expect![[r#"
+    check(
+        without_replay(),
+        "attach; live 0; live 1",
+        "live 2!; live 3",
+        expect![[r#"
         record undecodable
         record permanent_hole
         announce none (history_lost)
         clear 1 Unproven
         announce lower_bound (history_lost)
         apply 3
-    "#]]);
+    "#]],
+    );
 }
 
 /// A bridge's reset names its snapshot: install it, never ask for the seqs it covers.
@@ -234,13 +284,18 @@ fn reset_with_snapshot() {
 /// No snapshot: clear, lower bound, go on behind the range.
 #[test]
 fn reset_without_snapshot() {
-    check(vllm_like(), "attach; live 0; live 1", "live 2x; live 5", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0; live 1",
+        "live 2x; live 5",
+        expect![[r#"
         record reset
         announce none (history_lost)
         clear 1 Unproven
         announce lower_bound (history_lost)
         apply 5
-    "#]]);
+    "#]],
+    );
 }
 
 /// A reset behind the cursor changes nothing.
@@ -259,31 +314,46 @@ fn reset_behind_us() {
 /// The first batch of the life was seen: the view equals the engine.
 #[test]
 fn first_is_zero() {
-    check(vllm_like(), "attach", "live 0", expect![[r#"
+    check(
+        vllm_like(),
+        "attach",
+        "live 0",
+        expect![[r#"
         record first_is_zero
         apply 0
         announce exact (contiguous)
-    "#]]);
+    "#]],
+    );
 }
 
 /// A flush proves its scope and nothing beyond.
 #[test]
 fn leading_clear_in_joining() {
-    check(vllm_like(), "attach", "live 9c; live 10", expect![[r#"
+    check(
+        vllm_like(),
+        "attach",
+        "live 9c; live 10",
+        expect![[r#"
         record flushed
         apply 9
         announce exact host lower_bound (flushed)
         apply 10
-    "#]]);
+    "#]],
+    );
 }
 
 /// The ordinary case says nothing but apply.
 #[test]
 fn next() {
-    check(vllm_like(), "attach; live 0", "live 1; live 2", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0",
+        "live 1; live 2",
+        expect![[r#"
         apply 1
         apply 2
-    "#]]);
+    "#]],
+    );
 }
 
 /// A warm engine: its journal reaches back to the start.
@@ -313,24 +383,34 @@ fn joined_late() {
 /// A source that proves a snapshot is asked for one.
 #[test]
 fn joined_late_with_snapshot() {
-    check(with_snapshot(), "attach", "live 3", expect![[r#"
+    check(
+        with_snapshot(),
+        "attach",
+        "live 3",
+        expect![[r#"
         record joined_late
         request_snapshot fresh
         announce none (snapshotting)
-    "#]]);
+    "#]],
+    );
 }
 
 /// Nobody can say what was before.
 #[test]
 fn joined_late_without_anything() {
-    check(without_replay(), "attach", "live 3; live 4", expect![[r#"
+    check(
+        without_replay(),
+        "attach",
+        "live 3; live 4",
+        expect![[r#"
         record joined_late
         record no_history
         clear 1 Unproven
         apply 3
         announce lower_bound (joined_late)
         apply 4
-    "#]]);
+    "#]],
+    );
 }
 
 /// An engine that says nothing may still hold a cache; exactly the last batch and END prove the end.
@@ -356,7 +436,11 @@ fn idle_engine_is_asked_on_joining() {
 /// An engine that has published nothing yet.
 #[test]
 fn empty_journal_in_joining() {
-    check(vllm_like(), "attach", "wait 250; end; live 0", expect![[r#"
+    check(
+        vllm_like(),
+        "attach",
+        "wait 250; end; live 0",
+        expect![[r#"
         request_replay 0
         announce none (joined_late)
         record end_only
@@ -365,7 +449,8 @@ fn empty_journal_in_joining() {
         record first_is_zero
         apply 0
         announce exact (contiguous)
-    "#]]);
+    "#]],
+    );
 }
 
 /// Trust first, then inclusive of what we hold, then the tail.
@@ -393,20 +478,29 @@ fn gap() {
 /// Nothing can be asked: clear, and a lower bound from here.
 #[test]
 fn gap_without_replay() {
-    check(without_replay(), "attach; live 0; live 1", "live 5", expect![[r#"
+    check(
+        without_replay(),
+        "attach; live 0; live 1",
+        "live 5",
+        expect![[r#"
         record gap first 2 count 3
         announce none (gap_open)
         record no_history
         clear 1 Unproven
         apply 5
         announce lower_bound (history_lost)
-    "#]]);
+    "#]],
+    );
 }
 
 /// A restarted engine that passed our last seq: only bytes tell.
 #[test]
 fn gap_meets_another_life() {
-    check(vllm_like(), "attach; live 0; live 1; live 2", "live 60; batch 0b", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0; live 1; live 2",
+        "live 60; batch 0b",
+        expect![[r#"
         record gap first 3 count 57
         announce none (gap_open)
         request_replay 0
@@ -416,7 +510,8 @@ fn gap_meets_another_life() {
         clear 2 NewEpoch
         request_replay 0
         announce none (new_epoch)
-    "#]]);
+    "#]],
+    );
 }
 
 /// Our own queue dropped batches: as a gap whose end is unknown.
@@ -536,7 +631,11 @@ fn truncated_with_snapshot() {
 /// The bus knows from its first seq that retention has passed.
 #[test]
 fn truncated_by_the_bus() {
-    check(with_epoch(), "attach; live 0@7; live 1@7", "live 5@7; truncated", expect![[r#"
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7",
+        "live 5@7; truncated",
+        expect![[r#"
         record gap first 2 count 3
         announce none (gap_open)
         request_replay 0
@@ -546,7 +645,8 @@ fn truncated_by_the_bus() {
         clear 7 Unproven
         apply 5
         announce lower_bound (history_lost)
-    "#]]);
+    "#]],
+    );
 }
 
 /// A jump inside an answer is asked for again.
@@ -697,14 +797,19 @@ fn barrier_before_header() {
 /// One capture at a time; retried with back-off.
 #[test]
 fn busy() {
-    check(with_snapshot(), "attach; live 5", "busy; busy", expect![[r#"
+    check(
+        with_snapshot(),
+        "attach; live 5",
+        "busy; busy",
+        expect![[r#"
         record busy
         cancel
         request_snapshot fresh
         record busy
         cancel
         request_snapshot fresh
-    "#]]);
+    "#]],
+    );
 }
 
 /// A record too few is no snapshot.
@@ -725,11 +830,16 @@ fn short() {
 /// The journal is the next best.
 #[test]
 fn snapshot_unavailable() {
-    check(with_snapshot(), "attach; live 5", "unavailable", expect![[r#"
+    check(
+        with_snapshot(),
+        "attach; live 5",
+        "unavailable",
+        expect![[r#"
         record snapshot_failed
         cancel
         request_replay 0
-    "#]]);
+    "#]],
+    );
 }
 
 /// Held goes through the table before anything is announced: here it holds a gap.
@@ -773,7 +883,11 @@ fn reattached() {
 /// Another digest: a new life, learnt from its journal.
 #[test]
 fn reattached_to_another_life() {
-    check(vllm_like(), "attach; live 0; live 1; detach", "attach; batch 0b", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0; live 1; detach",
+        "attach; batch 0b",
+        expect![[r#"
         record reattached
         request_replay 0
         announce none (verifying)
@@ -783,19 +897,25 @@ fn reattached_to_another_life() {
         clear 2 NewEpoch
         request_replay 0
         announce none (new_epoch)
-    "#]]);
+    "#]],
+    );
 }
 
 /// Nothing kept can be proven.
 #[test]
 fn reattached_without_replay() {
-    check(without_replay(), "attach; live 0; live 1; detach", "attach; live 2", expect![[r#"
+    check(
+        without_replay(),
+        "attach; live 0; live 1; detach",
+        "attach; live 2",
+        expect![[r#"
         record reattached
         record no_history
         clear 1 Unproven
         announce lower_bound (history_lost)
         apply 2
-    "#]]);
+    "#]],
+    );
 }
 
 /// Silence is looked into; trust stays.
@@ -876,7 +996,11 @@ fn idle_finds_a_silent_restart() {
 /// Nothing at our seq and it never answered: the wrong port, not a restart.
 #[test]
 fn probe_of_no_use() {
-    check(vllm_like(), "attach; live 0; live 1", "wait 10000; end; end", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0; live 1",
+        "wait 10000; end; end",
+        expect![[r#"
         record idle
         request_replay 0
         record end_only
@@ -884,7 +1008,8 @@ fn probe_of_no_use() {
         record end_only
         record replay_unusable
         cancel
-    "#]]);
+    "#]],
+    );
 }
 
 /// A source that cannot see its reconnects is asked also under traffic.
@@ -909,46 +1034,66 @@ fn audit() {
 /// Neither replay nor snapshot: a lower bound from here on.
 #[test]
 fn no_history() {
-    check(without_replay(), "attach; live 0; live 1", "overflow; live 9", expect![[r#"
+    check(
+        without_replay(),
+        "attach; live 0; live 1",
+        "overflow; live 9",
+        expect![[r#"
         record overflowed
         announce none (gap_open)
         record no_history
         clear 1 Unproven
         announce lower_bound (history_lost)
         apply 9
-    "#]]);
+    "#]],
+    );
 }
 
 /// Nothing proven for a minute is not believed; the next batch proves again.
 #[test]
 fn lease_expired() {
-    check(without_replay(), "attach; live 0", "wait 60000; live 1", expect![[r#"
+    check(
+        without_replay(),
+        "attach; live 0",
+        "wait 60000; live 1",
+        expect![[r#"
         record lease_expired
         announce none (unproven)
         apply 1
         announce exact (contiguous)
-    "#]]);
+    "#]],
+    );
 }
 
 /// An observed flush lifts a lower bound, for its scope.
 #[test]
 fn flushed() {
-    check(without_replay(), "attach; live 5", "live 6c; live 7", expect![[r#"
+    check(
+        without_replay(),
+        "attach; live 5",
+        "live 6c; live 7",
+        expect![[r#"
         record flushed
         apply 6
         announce exact host lower_bound (flushed)
         apply 7
-    "#]]);
+    "#]],
+    );
 }
 
 /// A repair proves nothing.
 #[test]
 fn cleared_by_a_bridge() {
-    check(with_epoch(), "attach; live 0@7", "live 1r@7; live 2@7", expect![[r#"
+    check(
+        with_epoch(),
+        "attach; live 0@7",
+        "live 1r@7; live 2@7",
+        expect![[r#"
         announce lower_bound (history_lost)
         apply 1
         apply 2
-    "#]]);
+    "#]],
+    );
 }
 
 /// Too many lives in a minute: quarantined.
@@ -999,19 +1144,29 @@ fn two_publishers() {
 /// A removal of what was never stored contradicts exact.
 #[test]
 fn anomaly() {
-    check(vllm_like(), "attach; live 0", "finding; live 1", expect![[r#"
+    check(
+        vllm_like(),
+        "attach; live 0",
+        "finding; live 1",
+        expect![[r#"
         record anomaly
         announce lower_bound (anomaly)
         apply 1
-    "#]]);
+    "#]],
+    );
 }
 
 /// A batch without a stream.
 #[test]
 fn unattached() {
-    check(vllm_like(), "", "live 0", expect![[r#"
+    check(
+        vllm_like(),
+        "",
+        "live 0",
+        expect![[r#"
         record unattached
-    "#]]);
+    "#]],
+    );
 }
 
 /// An old attempt changes nothing.

@@ -1,0 +1,112 @@
+//! What is lost for good, and how the view goes on behind it.
+
+use kvbridge_adapters_api::{Batch, Loss};
+use kvbridge_schemas::Seq;
+
+use super::{
+    Cx, Fact, Recovery, Tick,
+    phase::{Asking, Phase, Probe},
+    standing::Lineage,
+};
+
+impl Recovery {
+    /// The journal no longer holds the last applied batch. Not a restart: nothing says so.
+    pub(super) fn truncated(&mut self, cx: &mut Cx<'_>, first: Option<Batch>) {
+        cx.record(Fact::Truncated(self.cursor.next_seq));
+        if self.can_snapshot() {
+            return self.start_fetch(cx, None);
+        }
+        let Some(first) = first else { return self.no_history(cx) };
+        self.forget(cx);
+        self.stand_before(first.seq);
+        self.keep_replaying(cx.now);
+        self.take_next(cx, first);
+    }
+
+    /// What lies before `batch` is gone for everyone; the view starts again with it.
+    pub(super) fn history_lost(&mut self, cx: &mut Cx<'_>, batch: Batch) {
+        self.cancel(cx);
+        if self.can_snapshot() {
+            return self.start_fetch(cx, None);
+        }
+        self.forget(cx);
+        self.stand_before(batch.seq);
+        self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
+        if batch.loss == Loss::Body {
+            // Nothing it could have removed is in an empty view, and its bytes anchor what follows.
+            cx.record(Fact::Undecodable(batch.seq));
+            self.stand_behind(&batch);
+        } else {
+            self.apply(cx, batch);
+        }
+        self.ask_if_due(cx);
+    }
+
+    /// A body that no one will ever read: its seq is a permanent hole, but its bytes anchor the rest.
+    pub(super) fn lost_for_good(&mut self, cx: &mut Cx<'_>, batch: &Batch) {
+        cx.record(Fact::PermanentHole(batch.seq));
+        let asking_open = self.phase.asking().is_some();
+        if self.can_snapshot() {
+            return self.start_fetch(cx, None);
+        }
+        self.forget(cx);
+        self.stand_behind(batch);
+        if asking_open {
+            self.keep_replaying(cx.now);
+        } else {
+            self.settle(cx);
+        }
+    }
+
+    /// The cleared view goes on from here; what was held from before belongs to what was cleared.
+    fn stand_before(&mut self, seq: Seq) {
+        self.cursor.next_seq = seq;
+        self.held.drop_below(seq);
+    }
+
+    /// Takes the place behind a batch without applying it.
+    pub(super) fn stand_behind(&mut self, batch: &Batch) {
+        if let Lineage::Since { anchored, .. } = &mut self.lineage {
+            *anchored = true;
+        }
+        self.stand_before(batch.next_seq());
+        let last = batch.next_seq().minus(1);
+        self.audit_from = last;
+        self.ring.push(last, batch.digest, self.settings.limits.digest_ring);
+    }
+
+    /// The open answer goes on, for a view that was cleared in the middle of it.
+    pub(super) fn keep_replaying(&mut self, now: Tick) {
+        let due = Asking::due(self.pace.next(now), false);
+        let mut asking = match self.phase.asking() {
+            Some(asking) => std::mem::replace(asking, due),
+            None => due,
+        };
+        asking.probe = false;
+        asking.anchored = true;
+        asking.advanced = true;
+        asking.distance = u64::MAX;
+        self.enter(Phase::Replaying(asking));
+    }
+
+    /// Neither replay nor snapshot can help any more: a lower bound from here on.
+    pub(super) fn no_history(&mut self, cx: &mut Cx<'_>) {
+        if self.can_snapshot() {
+            return self.start_fetch(cx, None);
+        }
+        self.no_history_without_snapshot(cx);
+    }
+
+    pub(super) fn no_history_without_snapshot(&mut self, cx: &mut Cx<'_>) {
+        cx.record(Fact::NoHistory);
+        self.cancel(cx);
+        let overflowed = std::mem::take(&mut self.overflow_pending);
+        self.forget(cx);
+        self.proven(cx);
+        self.enter(Phase::Partial(Probe::Off));
+        self.drain(cx);
+        if overflowed && self.settled() && self.anchored() {
+            self.start_repair(cx);
+        }
+    }
+}
