@@ -12,7 +12,10 @@ mod link;
 mod rng;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use kvbridge::recovery::Planted;
 use world::World;
@@ -66,6 +69,18 @@ fn fixed_seeds_are_safe_and_live() {
     }
     println!("{seeds} seeds, {faults} faults injected, {steps} trace lines");
     assert!(faults > seeds * 10, "a swarm without faults proves nothing");
+}
+
+/// Seeds nobody chose, so that every run of the tests looks somewhere new.
+#[test]
+fn fresh_seeds_are_safe_and_live() {
+    let first = RandomState::new().build_hasher().finish() >> 1;
+    for seed in first..first + env("KVBRIDGE_SIM_FRESH").unwrap_or(60) {
+        let (world, result) = run(seed, None);
+        if let Err(why) = result {
+            panic!("{}", report(seed, &world, &why));
+        }
+    }
 }
 
 #[test]
