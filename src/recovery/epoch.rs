@@ -140,7 +140,9 @@ impl Recovery {
         self.ring.clear();
         self.held.clear();
         self.cap = Cap::default();
-        self.poison = None;
+        if cause == ClearReason::NewEpoch {
+            self.poison = None;
+        }
         self.tail = None;
         self.lapsed = false;
         self.overflow_pending = false;

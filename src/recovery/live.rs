@@ -267,7 +267,8 @@ impl Recovery {
         self.account_clears(cx, &batch);
         self.ring.push(batch.seq, batch.digest, self.settings.limits.digest_ring);
         self.cursor.next_seq = batch.next_seq();
-        self.poison = None;
+        // Kept while the way back to it is applied anew: the next sight of it must be the last.
+        self.poison = self.poison.filter(|(seq, _)| *seq > batch.seq);
         self.announce_lower(cx);
         cx.act(Action::Apply(batch));
     }

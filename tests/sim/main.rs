@@ -10,6 +10,7 @@ mod faults;
 mod invariants;
 mod link;
 mod rng;
+mod witness;
 mod world;
 
 use std::{

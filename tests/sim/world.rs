@@ -20,6 +20,7 @@ use crate::{
     invariants::Violation,
     link::{AnswerLink, LiveLink},
     rng::Rng,
+    witness::Witness,
 };
 
 /// Model milliseconds with faults on, then with faults off.
@@ -74,6 +75,7 @@ pub(crate) struct World {
     old_life: Option<Batch>,
     stepped: bool,
     unreadable: BTreeMap<Seq, u32>,
+    witness: Witness,
 }
 
 impl World {
@@ -109,6 +111,7 @@ impl World {
             old_life: None,
             stepped: false,
             unreadable: BTreeMap::new(),
+            witness: Witness::default(),
         }
     }
 
@@ -238,7 +241,9 @@ impl World {
         while let Some(input) = findings.pop_front() {
             self.trace.push(format!("{:>6} {}", self.now, brief(&input)));
             let mut actions = Vec::new();
+            self.witness.before(&self.recovery, &input);
             self.recovery.step(Tick(self.now), input, &mut actions);
+            self.witness.after(&self.recovery, &actions)?;
             for action in actions {
                 findings.extend(self.perform(action)?.into_iter().map(Input::Finding));
             }
