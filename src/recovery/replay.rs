@@ -87,7 +87,8 @@ impl Recovery {
             Some(digest) if digest != batch.digest && !skip => {
                 return self.digest_mismatch(cx, batch.seq, None);
             }
-            // A snapshot without a digest gave us nothing to compare; from here on there is something.
+            // A snapshot without a digest gave us nothing to compare; from here on there is
+            // something.
             None if is_last && self.ring.last().is_none() => {
                 self.ring.push(batch.seq, batch.digest, self.settings.limits.digest_ring);
             }
