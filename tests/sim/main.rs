@@ -54,9 +54,19 @@ fn report(seed: u64, world: &World, why: &str) -> String {
 
 #[test]
 fn fixed_seeds_are_safe_and_live() {
-    let seeds = env("KVBRIDGE_SIM_SEEDS").unwrap_or(400);
+    sweep(0, env("KVBRIDGE_SIM_SEEDS").unwrap_or(400));
+}
+
+/// Seeds that nobody ran before, from `KVBRIDGE_SIM_FROM` on: for runs that look for new trouble.
+#[test]
+fn fresh_seeds_are_safe_and_live() {
+    let Some(from) = env("KVBRIDGE_SIM_FROM") else { return };
+    sweep(from, env("KVBRIDGE_SIM_SEEDS").unwrap_or(400));
+}
+
+fn sweep(from: u64, seeds: u64) {
     let (mut faults, mut steps) = (0, 0);
-    for seed in 0..seeds {
+    for seed in from..from + seeds {
         let (world, result) = run(seed, None);
         if let Err(why) = result {
             panic!("{}", report(seed, &world, &why));
