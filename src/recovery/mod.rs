@@ -10,8 +10,7 @@
 //!
 //! | question | if so |
 //! |---|---|
-//! | is its life closed, or newer than ours? | `stale_epoch`: drop · `new_epoch`: clear, start anew
-//! |
+//! | is its life closed, or newer than ours? | `stale_epoch`: drop · `new_epoch`: start anew |
 //! | did this seq come before, with other bytes? | `digest_mismatch`: new life |
 //! | … with the same bytes? | `duplicate`: drop |
 //! | does it reach over the cursor from below? | `straddle`: resync |
