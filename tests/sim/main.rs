@@ -54,17 +54,18 @@ fn report(seed: u64, world: &World, why: &str) -> String {
 
 #[test]
 fn fixed_seeds_are_safe_and_live() {
-    sweep(0, env("KVBRIDGE_SIM_SEEDS").unwrap_or(400));
+    println!("{}", sweep(0, env("KVBRIDGE_SIM_SEEDS").unwrap_or(400)));
 }
 
 /// Seeds that nobody ran before, from `KVBRIDGE_SIM_FROM` on: for runs that look for new trouble.
 #[test]
 fn fresh_seeds_are_safe_and_live() {
     let Some(from) = env("KVBRIDGE_SIM_FROM") else { return };
-    sweep(from, env("KVBRIDGE_SIM_SEEDS").unwrap_or(400));
+    println!("{}", sweep(from, env("KVBRIDGE_SIM_SEEDS").unwrap_or(400)));
 }
 
-fn sweep(from: u64, seeds: u64) {
+/// Runs that many seeds and says how much happened in them.
+fn sweep(from: u64, seeds: u64) -> String {
     let (mut faults, mut steps) = (0, 0);
     for seed in from..from + seeds {
         let (world, result) = run(seed, None);
@@ -74,8 +75,8 @@ fn sweep(from: u64, seeds: u64) {
         faults += world.faults_hit;
         steps += world.trace.len();
     }
-    println!("{seeds} seeds, {faults} faults injected, {steps} trace lines");
     assert!(faults > seeds * 10, "a swarm without faults proves nothing");
+    format!("{seeds} seeds, {faults} faults injected, {steps} trace lines")
 }
 
 #[test]
