@@ -37,7 +37,7 @@ pub enum Socket {
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// Reading failed.
-    #[error("cannot read: {0}")]
+    #[error("cannot read")]
     Read(#[from] std::io::Error),
     /// Not an object of the format; the text of the line is not shown, it may hold token ids.
     #[error("not a recorded line: {reason} at column {column}")]

@@ -51,7 +51,7 @@ pub struct PlaySettings {
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
     /// The file cannot be opened.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     Unreadable {
         /// Which.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum PlayError {
         source: io::Error,
     },
     /// A line is not of the format.
-    #[error("{}:{line}: {source}", path.display())]
+    #[error("{}:{line}", path.display())]
     Line {
         /// Which file.
         path: PathBuf,

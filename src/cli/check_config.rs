@@ -1,6 +1,6 @@
 //! `kvbridge check-config`: says all that is wrong with the configuration, opens nothing.
 
-use super::{ConfigArgs, ConfigError, Console, Environment, Exit, examples};
+use super::{CliError, ConfigArgs, ConfigError, Console, Environment, Exit, examples};
 use crate::config::Flags;
 
 /// Check the configuration without opening anything
@@ -16,7 +16,7 @@ impl CheckArgs {
         &self,
         environment: &Environment,
         console: &mut Console<'_>,
-    ) -> std::io::Result<Exit> {
+    ) -> Result<Exit, CliError> {
         match self.config.load(environment, Flags::default()) {
             Ok(config) => {
                 console.line(&format!("ok: {} replicas", config.sources.len()))?;
@@ -29,10 +29,7 @@ impl CheckArgs {
                 console.message(&format!("{} problems", problems.0.len()));
                 Ok(Exit::BadInput)
             }
-            Err(error) => {
-                console.message(&error.to_string());
-                Ok(Exit::BadInput)
-            }
+            Err(error) => Err(error.into()),
         }
     }
 }

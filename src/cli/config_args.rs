@@ -25,7 +25,7 @@ pub struct ConfigArgs {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file that was named cannot be read.
-    #[error("cannot read configuration {}: {source}", path.display())]
+    #[error("cannot read configuration {}", path.display())]
     Unreadable {
         /// Which file.
         path: PathBuf,
@@ -33,7 +33,7 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// It can be read and is wrong.
-    #[error("configuration:\n{0}")]
+    #[error(transparent)]
     Wrong(#[from] Problems),
 }
 

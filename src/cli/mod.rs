@@ -83,7 +83,7 @@ impl Environment {
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// The output could not be written.
-    #[error("cannot write output: {0}")]
+    #[error("cannot write output")]
     Output(#[from] io::Error),
     /// No configuration.
     #[error(transparent)]
@@ -134,6 +134,6 @@ pub async fn execute(
         Command::Tail(args) => Box::pin(args.execute(console)).await,
         Command::Play(args) => Box::pin(args.execute(console)).await,
         Command::Decode(args) => Ok(args.execute(console)?),
-        Command::CheckConfig(args) => Ok(args.execute(environment, console)?),
+        Command::CheckConfig(args) => args.execute(environment, console),
     }
 }

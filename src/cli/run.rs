@@ -53,7 +53,7 @@ pub enum RunError {
     #[error("bus.kind nats is not supported by this version; leave [bus] out to run without one")]
     BusUnsupported,
     /// The API cannot listen.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// Where.
         address: std::net::SocketAddr,

@@ -56,13 +56,13 @@ pub enum TailError {
         count: usize,
     },
     /// The source's options are wrong.
-    #[error("{0}")]
+    #[error(transparent)]
     Options(#[from] Problems),
     /// The engine cannot be read this way.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The recording cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}", path.display())]
     Raw {
         /// Which file.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum TailError {
         source: io::Error,
     },
     /// The kvbridge cannot be reached, or the connection broke.
-    #[error("cannot read {url}: {source}")]
+    #[error("cannot read {url}")]
     Request {
         /// Which address.
         url: String,

@@ -124,11 +124,13 @@ pub fn load(
     if from_flags {
         typed.sources = flags.sources;
     }
-    if flags.listen.is_some() {
+    let listen_from_flags = flags.listen.is_some();
+    if listen_from_flags {
         typed.http.listen = flags.listen;
     }
     let origin = |path: &str| {
-        if from_flags && path.starts_with("sources") {
+        let typed_here = from_flags && path.starts_with("sources");
+        if typed_here || (listen_from_flags && path == "http.listen") {
             return Some("command line".to_owned());
         }
         layers.origin(path)

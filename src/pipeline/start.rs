@@ -36,10 +36,10 @@ pub struct Pipeline {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A writer thread could not be made.
-    #[error("cannot start an index writer: {0}")]
+    #[error("cannot start an index writer")]
     Writer(#[from] io::Error),
     /// A source could not be opened.
-    #[error("source of replica {key}: {source}")]
+    #[error("source of replica {key}")]
     Source {
         /// Whose.
         key: ReplicaKey,

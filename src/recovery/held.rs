@@ -7,7 +7,7 @@ use kvbridge_schemas::{Digest, Seq};
 
 use super::Limits;
 
-/// Live batches in arrival order; their seqs rise strictly.
+/// Live batches by seq; each seq once.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     batches: VecDeque<Batch>,
@@ -25,7 +25,9 @@ impl Held {
 
     pub(super) fn push(&mut self, batch: Batch) {
         self.bytes += u64::from(batch.bytes);
-        self.batches.push_back(batch);
+        // Nearly always the newest; a bus may still bring one late.
+        let at = self.batches.partition_point(|held| held.seq < batch.seq);
+        self.batches.insert(at, batch);
     }
 
     pub(super) fn pop(&mut self) -> Option<Batch> {

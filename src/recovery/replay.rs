@@ -62,10 +62,11 @@ impl Recovery {
             return self.truncated(cx, Some(batch));
         }
         if anchored && batch.next_seq() <= next {
-            return if is_reset(&batch) {
-            } else {
-                self.answer_overlap(cx, &batch)
-            };
+            // A reset behind us has an id space of its own: nothing to compare.
+            if !is_reset(&batch) {
+                self.answer_overlap(cx, batch);
+            }
+            return;
         }
         let in_reach = !anchored || asking.anchored || asks_next;
         if batch.seq == next && in_reach && (anchored || batch.seq == Seq(0)) {
@@ -79,13 +80,17 @@ impl Recovery {
     }
 
     /// A replayed batch that is applied already: the proof that it is still the same life.
-    fn answer_overlap(&mut self, cx: &mut Cx<'_>, batch: &Batch) {
+    fn answer_overlap(&mut self, cx: &mut Cx<'_>, batch: Batch) {
         let is_last = batch.next_seq() == self.cursor.next_seq;
         let ours = self.ring.get(batch.seq);
         let skip = self.planted(Planted::DigestSkipped);
         match ours {
             Some(digest) if digest != batch.digest && !skip => {
                 return self.digest_mismatch(cx, batch.seq, None);
+            }
+            // The ring no longer reaches back to the last audit, so nothing ties the view to it.
+            None if self.settings.unproven() && batch.seq == self.compared_from() && !is_last => {
+                return self.truncated(cx, Some(batch));
             }
             // A snapshot without a digest gave us nothing to compare; from here on there is
             // something.

@@ -88,7 +88,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            digest_ring: 16_384,
+            digest_ring: 4_096,
             verify_run: 3,
             held_batches_max: 4_096,
             held_bytes_max: 64 << 20,

@@ -97,7 +97,7 @@ const TIER_OTHER: &str = "other";
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     /// The exporter refused.
-    #[error("cannot set metrics up: {0}")]
+    #[error("cannot set metrics up")]
     Exporter(#[from] BuildError),
 }
 

@@ -22,6 +22,27 @@ fn a_good_file_is_exit_0() {
 }
 
 #[test]
+fn a_problem_of_run_is_told_once_and_a_missing_file_is_exit_2() {
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kvbridge"));
+        let output = command.args(args).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(
+        run(&["run", "--vllm", "tcp://h:1", "--listen", "x"]),
+        (
+            Some(2),
+            "kvbridge: http.listen: expected an address such as 127.0.0.1:8090, got \"x\" \
+             (command line)\n"
+                .to_owned()
+        )
+    );
+    let (code, told) = run(&["check-config", "--config", "absent.toml"]);
+    assert_eq!(code, Some(2));
+    assert_eq!(told.matches("os error").count(), 1, "{told}");
+}
+
+#[test]
 fn all_problems_are_printed_and_the_environment_wins() {
     let (code, out) =
         check("bad", "[http]\nlisten = 5\n[bus]\nkind = \"x\"", &[("KVBRIDGE__HTTP__LISTEN", "y")]);

@@ -15,6 +15,8 @@ pub(crate) struct Faults {
     pub(crate) slow_joiner: u64,
     /// The engine restarts.
     pub(crate) restart: u64,
+    /// … just while a replay or snapshot is open.
+    pub(crate) restart_midway: u64,
     /// … so that a source which cannot see its reconnects meets exactly the next seq.
     pub(crate) restart_aligned: u64,
     /// Our own queue overflows.
@@ -67,13 +69,14 @@ impl Faults {
         faults
     }
 
-    fn all(&mut self) -> [(&mut u64, u64); 24] {
+    fn all(&mut self) -> [(&mut u64, u64); 25] {
         [
             (&mut self.drop, 1_500),
             (&mut self.burst, 200),
             (&mut self.detach, 200),
             (&mut self.slow_joiner, 8_000),
             (&mut self.restart, 100),
+            (&mut self.restart_midway, 1_000),
             (&mut self.restart_aligned, 8_000),
             (&mut self.overflow, 200),
             (&mut self.twice, 1_000),

@@ -12,7 +12,10 @@ mod link;
 mod rng;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use kvbridge::recovery::Planted;
 use world::World;
@@ -54,20 +57,9 @@ fn report(seed: u64, world: &World, why: &str) -> String {
 
 #[test]
 fn fixed_seeds_are_safe_and_live() {
-    println!("{}", sweep(0, env("KVBRIDGE_SIM_SEEDS").unwrap_or(400)));
-}
-
-/// Seeds that nobody ran before, from `KVBRIDGE_SIM_FROM` on: for runs that look for new trouble.
-#[test]
-fn fresh_seeds_are_safe_and_live() {
-    let Some(from) = env("KVBRIDGE_SIM_FROM") else { return };
-    println!("{}", sweep(from, env("KVBRIDGE_SIM_SEEDS").unwrap_or(400)));
-}
-
-/// Runs that many seeds and says how much happened in them.
-fn sweep(from: u64, seeds: u64) -> String {
+    let seeds = env("KVBRIDGE_SIM_SEEDS").unwrap_or(400);
     let (mut faults, mut steps) = (0, 0);
-    for seed in from..from + seeds {
+    for seed in 0..seeds {
         let (world, result) = run(seed, None);
         if let Err(why) = result {
             panic!("{}", report(seed, &world, &why));
@@ -75,8 +67,20 @@ fn sweep(from: u64, seeds: u64) -> String {
         faults += world.faults_hit;
         steps += world.trace.len();
     }
+    println!("{seeds} seeds, {faults} faults injected, {steps} trace lines");
     assert!(faults > seeds * 10, "a swarm without faults proves nothing");
-    format!("{seeds} seeds, {faults} faults injected, {steps} trace lines")
+}
+
+/// Seeds nobody chose, so that every run of the tests looks somewhere new.
+#[test]
+fn fresh_seeds_are_safe_and_live() {
+    let first = RandomState::new().build_hasher().finish() >> 1;
+    for seed in first..first + env("KVBRIDGE_SIM_FRESH").unwrap_or(60) {
+        let (world, result) = run(seed, None);
+        if let Err(why) = result {
+            panic!("{}", report(seed, &world, &why));
+        }
+    }
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! One run: engine, links, machine and view in one thread, by one seed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use kvbridge::{
     api::{
         AnswerPart, Attempt, Batch, Capabilities, Continuity, Drain, Removal, Replay,
         SnapshotIntro, SnapshotRefusal, SnapshotSupport, SourceEvent,
     },
-    recovery::{Action, Fact, Input, Limits, Planted, Recovery, Settings, Tick, TrustReason},
+    recovery::{
+        Action, Fact, Input, Limits, PhaseKind, Planted, Recovery, Settings, Tick, TrustReason,
+    },
     schemas::{Epoch, Projection, Scope, Seq, Tier, TierTrust, Trust},
     view::{View, ViewSettings},
 };
@@ -71,6 +73,7 @@ pub(crate) struct World {
     paused_until: u64,
     old_life: Option<Batch>,
     stepped: bool,
+    unreadable: BTreeMap<Seq, u32>,
 }
 
 impl World {
@@ -105,6 +108,7 @@ impl World {
             paused_until: 0,
             old_life: None,
             stepped: false,
+            unreadable: BTreeMap::new(),
         }
     }
 
@@ -166,7 +170,9 @@ impl World {
             self.faults_hit += 1;
             self.paused_until = self.now + self.rng.below(2_000);
         }
-        if self.rng.hit(faults.restart) {
+        let midway =
+            matches!(self.recovery.phase(), PhaseKind::Replaying | PhaseKind::Snapshotting);
+        if self.rng.hit(faults.restart) || (midway && self.rng.hit(faults.restart_midway)) {
             self.restart(&faults);
         }
         if self.rng.hit(faults.detach) {
@@ -272,7 +278,17 @@ impl World {
             }
             Action::Record(fact) => {
                 match fact {
-                    Fact::NewEpoch(_) => self.gave_up = false,
+                    Fact::Undecodable(seq) => {
+                        let times = self.unreadable.entry(seq).or_default();
+                        *times += 1;
+                        if *times > 4 {
+                            return Err(Violation::new("an unreadable body is asked for for ever"));
+                        }
+                    }
+                    Fact::NewEpoch(_) | Fact::ResyncAsked => {
+                        self.gave_up = false;
+                        self.unreadable.clear();
+                    }
                     Fact::NoHistory | Fact::Truncated(_) | Fact::PermanentHole(_) => {
                         self.gave_up = true;
                     }
