@@ -37,9 +37,10 @@ pub const LEASE: Duration = Duration::from_secs(60);
 /// batches are missed.
 pub const RECONNECT_MIN: Duration = Duration::from_millis(50);
 
-/// Longest delay before a reconnect, with full jitter below it. Too small: a fleet of bridges meets
-/// a restarting engine at once. Too large: a healed link stays unused.
-pub const RECONNECT_MAX: Duration = Duration::from_secs(2);
+/// Longest delay before a reconnect, with full jitter below it: with the rest of an attempt and the
+/// handshake still under two seconds. Too small: a fleet of bridges meets a restarting engine at
+/// once. Too large: a healed link stays unused.
+pub const RECONNECT_MAX: Duration = Duration::from_millis(1500);
 
 /// Batches between an adapter's socket task and its driver: seconds of a stalled index at a
 /// thousand a second. Too small: a burst overflows and costs a replay. Too large: memory, and lag

@@ -14,6 +14,8 @@ mod secret;
 mod validate;
 
 #[cfg(test)]
+mod default_tests;
+#[cfg(test)]
 #[cfg(feature = "vllm")]
 mod tests;
 
