@@ -30,7 +30,8 @@ impl Clock {
     /// Returns when `deadline` has passed; never for `None`.
     pub async fn sleep_until(&self, deadline: Option<Tick>) {
         match deadline {
-            // A timer may fire a fraction of a millisecond early, which would step with the old tick.
+            // A timer may fire a fraction of a millisecond early, which would step with the old
+            // tick.
             Some(deadline) => {
                 tokio::time::sleep_until((self.start + Duration::from_millis(deadline.0)).into())
                     .await;

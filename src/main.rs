@@ -1,4 +1,5 @@
-//! The program: the only place that reads arguments and environment, and the only one with `anyhow`.
+//! The program: the only place that reads arguments and environment, and the only one with
+//! `anyhow`.
 
 use std::{
     io::{self, BufWriter, IsTerminal, Write},

@@ -1,4 +1,5 @@
-//! Plays a recording as an engine: a publisher with a journal, so that a bug report can be seen again.
+//! Plays a recording as an engine: a publisher with a journal, so that a bug report can be seen
+//! again.
 //!
 //! A seq that goes back in the recording is a restart of the engine: the server is closed and bound
 //! anew at the same ports, with an empty journal, as a restarted engine would be.
@@ -162,8 +163,8 @@ impl Player {
         &self.serve.replay
     }
 
-    /// Waits for a first subscriber, then plays everything. The sockets stay open until the player is
-    /// dropped, so that what was lost can be asked for.
+    /// Waits for a first subscriber, then plays everything. The sockets stay open until the player
+    /// is dropped, so that what was lost can be asked for.
     pub async fn play(&mut self) -> Result<usize, PlayError> {
         self.server.wait_subscribers(1).await?;
         let mut previous = None;

@@ -88,7 +88,8 @@ impl ReplicaKey {
             instance: unescape(instance)?,
             rank: unescape(rank)?.parse().map_err(|_| KeyError::Rank)?,
         };
-        // One replica, one spelling: `=41` for `A` or a rank `007` would be a second name of one cache.
+        // One replica, one spelling: `=41` for `A` or a rank `007` would be a second name of one
+        // cache.
         if replica.key().as_str() == text { Ok(replica) } else { Err(KeyError::NotCanonical) }
     }
 }

@@ -1,5 +1,5 @@
-//! `kvbridge decode`: recorded frames → envelopes, one JSON object a line. Keeps no state, so that a
-//! line depends on its frames alone.
+//! `kvbridge decode`: recorded frames → envelopes, one JSON object a line. Keeps no state, so that
+//! a line depends on its frames alone.
 
 use std::{
     fs::File,

@@ -39,7 +39,8 @@ use crate::{
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kvbridge", version, after_help = examples::TOP)]
 pub struct Cli {
-    /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info for run, warn for the others]
+    /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info for run, warn
+    /// for the others]
     #[arg(long, global = true, value_name = "FILTER")]
     pub log: Option<String>,
     /// What to do

@@ -1,7 +1,7 @@
 //! Reads server-sent events out of a byte stream: only what our own API sends (`event`, `data`).
 
-/// Longest line kept. An envelope of the largest batch, token ids as a count, is far below; a longer
-/// line is not ours.
+/// Longest line kept. An envelope of the largest batch, token ids as a count, is far below; a
+/// longer line is not ours.
 const LINE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// One event.

@@ -1,4 +1,5 @@
-//! The configuration as typed by a person: every field may be absent, none is checked beyond its form.
+//! The configuration as typed by a person: every field may be absent, none is checked beyond its
+//! form.
 
 use std::{fmt, time::Duration};
 

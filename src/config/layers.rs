@@ -71,7 +71,8 @@ impl Layers {
         self.env_origin.get(path).or(self.file_name.as_ref()).cloned()
     }
 
-    /// Reads into [`File`]: a field that does not fit is reported, taken out, and reading starts again.
+    /// Reads into [`File`]: a field that does not fit is reported, taken out, and reading starts
+    /// again.
     pub(super) fn typed(&self, problems: &mut Problems) -> File {
         let mut root = Value::Table(self.table.clone());
         for _ in 0..PROBLEM_COUNT_MAX {

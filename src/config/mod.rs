@@ -1,8 +1,8 @@
 //! Configuration: file as typed → [`Config`] as proven. Pure: validating opens nothing.
 //!
-//! Flags win over `KVBRIDGE__SECTION__FIELD`, which wins over the file. [`load`] reports every problem
-//! at once. A `[[sources]]` list out of flags replaces the file's list: mixing two lists entry by entry
-//! would name engines that nobody meant.
+//! Flags win over `KVBRIDGE__SECTION__FIELD`, which wins over the file. [`load`] reports every
+//! problem at once. A `[[sources]]` list out of flags replaces the file's list: mixing two lists
+//! entry by entry would name engines that nobody meant.
 
 pub mod limits;
 
@@ -13,6 +13,8 @@ mod problem;
 mod secret;
 mod validate;
 
+#[cfg(test)]
+mod default_tests;
 #[cfg(test)]
 #[cfg(feature = "vllm")]
 mod tests;

@@ -1,8 +1,8 @@
 //! SHELL. The API of routers and operators. Loopback by default: it has no authentication.
 //!
-//! Ready means: the listener is up and every configured source has been started. It says nothing about
-//! trust, which is per replica and revocable: a router reads it with every match. A program that stops
-//! is not ready any more.
+//! Ready means: the listener is up and every configured source has been started. It says nothing
+//! about trust, which is per replica and revocable: a router reads it with every match. A program
+//! that stops is not ready any more.
 
 mod events;
 mod health;

@@ -3,7 +3,8 @@
 //! Order matters here, and only here:
 //! - A withdrawal reaches the index at once, ahead of the data queued before it.
 //! - Everything else of one input (data, then what may be believed of it) is sent when recovery has
-//!   also seen what the view found out meanwhile, so no grant is published that a finding takes back.
+//!   also seen what the view found out meanwhile, so no grant is published that a finding takes
+//!   back.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -225,7 +226,8 @@ impl Driver {
                 }
             }
             Action::CancelRequest => {
-                // A source that cannot cancel has nothing open: its next answer carries an old number.
+                // A source that cannot cancel has nothing open: its next answer carries an old
+                // number.
                 drop(self.source.request(SourceRequest::Cancel));
             }
             Action::Announce { trust, reason } => self.announce(now, trust, reason),
@@ -296,7 +298,8 @@ impl Driver {
             self.stand(standing);
         }
         self.told = standing;
-        // A withdrawal that was taken back in the same breath needs a version of the new generation.
+        // A withdrawal that was taken back in the same breath needs a version of the new
+        // generation.
         let regranted = self.generation != self.published_generation;
         if (changed || regranted) && self.writes.is_empty() {
             self.write(Vec::new());

@@ -1,4 +1,5 @@
-//! All replicas of this process: how they stand, how to ask something of them, and what they applied.
+//! All replicas of this process: how they stand, how to ask something of them, and what they
+//! applied.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -96,8 +97,8 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// A fleet without replicas. A reader that falls more than `events_queue` behind is told how many
-    /// it missed; drivers never wait for readers.
+    /// A fleet without replicas. A reader that falls more than `events_queue` behind is told how
+    /// many it missed; drivers never wait for readers.
     pub fn new(events_queue: usize) -> Fleet {
         Fleet { replicas: BTreeMap::new(), events: broadcast::channel(events_queue.max(1)).0 }
     }

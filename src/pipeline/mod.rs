@@ -1,7 +1,7 @@
 //! SHELL. One task per replica, from a source to the view, the index and the readers of events.
 //!
-//! `start` builds what a configuration names, `driver` is the task of one replica, `fleet` is how the
-//! rest of the program sees all of them, `registry` alone knows which engines there are.
+//! `start` builds what a configuration names, `driver` is the task of one replica, `fleet` is how
+//! the rest of the program sees all of them, `registry` alone knows which engines there are.
 
 mod driver;
 mod fleet;

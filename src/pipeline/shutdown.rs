@@ -41,7 +41,8 @@ impl Tasks {
         Some(self.note(ended))
     }
 
-    /// Cancels all and waits. Returns the names of those that did not end in time; they are aborted.
+    /// Cancels all and waits. Returns the names of those that did not end in time; they are
+    /// aborted.
     pub async fn stop(mut self, deadline: Duration) -> Vec<String> {
         self.stop.cancel();
         let joined = tokio::time::timeout(deadline, async {

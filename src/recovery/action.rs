@@ -42,7 +42,8 @@ pub enum Action {
     },
     /// Stop reading the open answer; a shadow view of it is dropped.
     CancelRequest,
-    /// What may be believed from here on. Withdrawals come before the data they speak of, grants after.
+    /// What may be believed from here on. Withdrawals come before the data they speak of, grants
+    /// after.
     Announce {
         /// Per tier.
         trust: TierTrust,

@@ -28,7 +28,8 @@ pub(super) enum Arrival {
 
 impl Recovery {
     /// Classifies a batch of the live stream. Bytes are compared before any number is believed.
-    /// `fresh` = it comes straight from the stream; a held one was asked about rollback when it came.
+    /// `fresh` = it comes straight from the stream; a held one was asked about rollback when it
+    /// came.
     pub(super) fn classify(&self, batch: &Batch, fresh: bool) -> Arrival {
         if let Some(arrival) = self.other_life(batch) {
             return arrival;
@@ -49,7 +50,8 @@ impl Recovery {
             Some(_) => return Arrival::DigestMismatch,
             None => (),
         }
-        // Before anything is applied there is no cursor to be below of: only the highest seen counts.
+        // Before anything is applied there is no cursor to be below of: only the highest seen
+        // counts.
         let next_seq = if self.anchored() { self.cursor.next_seq } else { Seq(0) };
         if epoch_on_wire && batch.next_seq() <= next_seq {
             return Arrival::Duplicate;

@@ -10,7 +10,8 @@ use super::{
     standing::{Cap, Lineage},
 };
 
-/// Names of ended lives kept. A name beyond this could be entered again only after so many restarts.
+/// Names of ended lives kept. A name beyond this could be entered again only after so many
+/// restarts.
 const CLOSED_MAX: usize = 16;
 
 /// Quarantine doubles up to an hour: two engines under one name are a matter for a person.
@@ -20,7 +21,8 @@ impl Recovery {
     /// Positive evidence of a new life: the old cache no longer exists.
     pub(super) fn new_epoch(&mut self, cx: &mut Cx<'_>, wire: Option<Epoch>, batch: Option<Batch>) {
         if wire.is_none() && self.settings.capabilities.epoch_on_wire {
-            // Only the wire may number its lives: a number of our own would make its next one stale.
+            // Only the wire may number its lives: a number of our own would make its next one
+            // stale.
             return self.rejoin(cx, TrustReason::NewEpoch);
         }
         self.withdraw(cx, TrustReason::NewEpoch);

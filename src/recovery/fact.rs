@@ -1,4 +1,5 @@
-//! Countable facts: each becomes one counter and at most one log line, in one function of the shell.
+//! Countable facts: each becomes one counter and at most one log line, in one function of the
+//! shell.
 
 use kvbridge_schemas::{Epoch, Seq};
 

@@ -2,7 +2,8 @@
 
 use kvbridge_adapters_api::SourceEvent;
 
-/// A point in time: milliseconds since process start. Unlike an `Instant` it can be made up in a test.
+/// A point in time: milliseconds since process start. Unlike an `Instant` it can be made up in a
+/// test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tick(pub u64);
 

@@ -218,7 +218,8 @@ impl Recovery {
         cx.record(Fact::HeldFull);
         let probe_open = matches!(self.phase, Phase::Live(_) | Phase::Partial(_));
         if probe_open {
-            // What is held is contiguous with the view: the look at the engine is what can be spared.
+            // What is held is contiguous with the view: the look at the engine is what can be
+            // spared.
             self.cancel(cx);
             self.settle(cx);
             self.drain(cx);
@@ -308,7 +309,8 @@ impl Recovery {
         self.match_phase_to_lineage();
     }
 
-    /// A flush lifts Partial to Live, a repair clear drops Live to Partial; an open probe stays open.
+    /// A flush lifts Partial to Live, a repair clear drops Live to Partial; an open probe stays
+    /// open.
     fn match_phase_to_lineage(&mut self) {
         let proven = matches!(self.lineage, Lineage::Proven(_));
         let swapped = match &mut self.phase {

@@ -42,7 +42,8 @@ impl Recovery {
         self.ask_if_due(cx);
     }
 
-    /// A body that no one will ever read: its seq is a permanent hole, but its bytes anchor the rest.
+    /// A body that no one will ever read: its seq is a permanent hole, but its bytes anchor the
+    /// rest.
     pub(super) fn lost_for_good(&mut self, cx: &mut Cx<'_>, batch: &Batch) {
         cx.record(Fact::PermanentHole(batch.seq));
         let asking_open = self.phase.asking().is_some();

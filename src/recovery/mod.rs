@@ -1,15 +1,16 @@
-//! PURE. One replica's state machine: which life is this, is anything missing, what may be believed.
+//! PURE. One replica's state machine: which life is this, is anything missing, what may be
+//! believed.
 //!
 //! No clock, no I/O, no task, no logger inside. Faults are inputs, effects are [`Action`]s, and the
-//! whole interface is [`Recovery::step`] and [`Recovery::next_deadline`]. The contract it follows is
-//! `docs/specs/recovery.md`; the rows of its table are the variants of [`Fact`], and each row has a
-//! test of that name in `tests/table.rs`.
+//! whole interface is [`Recovery::step`] and [`Recovery::next_deadline`]. The contract it follows
+//! is `docs/specs/recovery.md`; the rows of its table are the variants of [`Fact`], and each row
+//! has a test of that name in `tests/table.rs`.
 //!
 //! Asked of a live batch, in this order (`arrival.rs`):
 //!
 //! | question | if so |
 //! |---|---|
-//! | is its life closed, or newer than ours? | `stale_epoch`: drop · `new_epoch`: clear, start anew |
+//! | is its life closed, or newer than ours? | `stale_epoch`: drop · `new_epoch`: start anew |
 //! | did this seq come before, with other bytes? | `digest_mismatch`: new life |
 //! | … with the same bytes? | `duplicate`: drop |
 //! | does it reach over the cursor from below? | `straddle`: resync |
@@ -21,8 +22,9 @@
 //! | is it the next one? | apply |
 //! | otherwise | `gap`: withdraw trust, hold, replay inclusive of the last applied |
 //!
-//! The order is part of the logic: a restarted engine counts from 0 again, so `rollback` must be asked
-//! before anything that drops old numbers, and bytes must be compared before numbers are believed.
+//! The order is part of the logic: a restarted engine counts from 0 again, so `rollback` must be
+//! asked before anything that drops old numbers, and bytes must be compared before numbers are
+//! believed.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod action;
@@ -88,8 +90,9 @@ pub struct Recovery {
     announced: (TierTrust, TrustReason),
     /// What is looked into, while it is.
     doubt: TrustReason,
-    /// For a source that cannot see its own reconnects: the batch from which on the next answer must
-    /// be compared. A life may have been spliced in anywhere behind it, also long before the newest.
+    /// For a source that cannot see its own reconnects: the batch from which on the next answer
+    /// must be compared. A life may have been spliced in anywhere behind it, also long before the
+    /// newest.
     audit_from: Seq,
     /// When a batch or a probe last proved the view.
     proven_at: Tick,

@@ -1,4 +1,5 @@
-//! Deliberate mistakes for the simulator to catch. Without the feature `planted` none can be chosen.
+//! Deliberate mistakes for the simulator to catch. Without the feature `planted` none can be
+//! chosen.
 
 use super::Recovery;
 

@@ -92,7 +92,8 @@ impl Recovery {
             None if self.settings.unproven() && batch.seq == self.compared_from() && !is_last => {
                 return self.truncated(cx, Some(batch));
             }
-            // A snapshot without a digest gave us nothing to compare; from here on there is something.
+            // A snapshot without a digest gave us nothing to compare; from here on there is
+            // something.
             None if is_last && self.ring.last().is_none() => {
                 self.ring.push(batch.seq, batch.digest, self.settings.limits.digest_ring);
             }

@@ -47,8 +47,8 @@ impl Settings {
 /// Bounds and times. Each says what breaks when it is too small, and what when too large.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Digests kept of the newest batches. Too small: an overlap longer than this cannot be compared
-    /// and costs a probe. Too large: 24 bytes each per replica.
+    /// Digests kept of the newest batches. Too small: an overlap longer than this cannot be
+    /// compared and costs a probe. Too large: 24 bytes each per replica.
     pub digest_ring: usize,
     /// Batches compared at the head of a replay. One suffices for an engine whose payload holds a
     /// running clock; three survive a clock that stands still. Zero would be the classic mistake.

@@ -71,7 +71,8 @@ impl Recovery {
             cx.record(Fact::StaleEpoch);
             return self.fetch_again(cx);
         }
-        // The header may come long after the barrier: what is held is searched, not only what comes.
+        // The header may come long after the barrier: what is held is searched, not only what
+        // comes.
         if let Some(barrier) = intro.barrier
             && self.held.digest_of(barrier).is_none()
         {

@@ -9,8 +9,8 @@ use super::{Action, Cx, Fact, Finding, Recovery, TrustReason, phase::Phase};
 pub(super) enum Lineage {
     /// Nothing is applied in this epoch.
     Empty,
-    /// Contiguous since a point at which the engine's tiers in this scope were known to be empty, or
-    /// since a complete snapshot. Tiers outside it are lower bounds.
+    /// Contiguous since a point at which the engine's tiers in this scope were known to be empty,
+    /// or since a complete snapshot. Tiers outside it are lower bounds.
     Proven(Scope),
     /// Contiguous since a point; the view was cleared there. Not yet anchored = no batch since.
     Since { anchored: bool, reason: TrustReason },
@@ -97,7 +97,8 @@ impl Recovery {
             Finding::CountBelowZero => (Fact::Anomaly, TrustReason::Anomaly),
             Finding::ParkingOverflow => (Fact::ParkingOverflow, TrustReason::ParkingOverflow),
         };
-        // A view that began late is told of removals of blocks it never knew: that is no contradiction.
+        // A view that began late is told of removals of blocks it never knew: that is no
+        // contradiction.
         let legal =
             finding == Finding::CountBelowZero && !matches!(self.lineage, Lineage::Proven(_));
         if !legal {

@@ -155,7 +155,8 @@ impl Recovery {
         let wait = if self.settings.unproven() { limits.audit_ms } else { limits.probe_after_ms };
         let possible = self.settings.has_replay() && self.anchored();
         if possible && !self.planted(Planted::NeverProbes) {
-            // A replay that was of no use is tried again later: its port may have been opened since.
+            // A replay that was of no use is tried again later: its port may have been opened
+            // since.
             let usable_at = self.replay_unusable_until.unwrap_or(now);
             Probe::At(now.plus(wait).max(usable_at))
         } else {

@@ -8,8 +8,8 @@ use tracing::{debug, error, info, warn};
 use super::ReplicaMetrics;
 use crate::recovery::{Fact, Tick};
 
-/// A fact that repeats is logged once in this time. Shorter: a flapping link floods the log. Longer:
-/// a second, different outage would hide behind the first.
+/// A fact that repeats is logged once in this time. Shorter: a flapping link floods the log.
+/// Longer: a second, different outage would hide behind the first.
 const REPEAT_MS: u64 = 10_000;
 
 /// Counts and logs the facts of one replica.

@@ -1,5 +1,5 @@
-//! Names, labels and handles of all metrics. Handles are made once per replica and kept: looking one
-//! up costs more than counting with it.
+//! Names, labels and handles of all metrics. Handles are made once per replica and kept: looking
+//! one up costs more than counting with it.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,7 +1,7 @@
 //! What operators see: metric names and label keys in one place, one log line a fact.
 //!
-//! Never in a metric or a log: token ids, salts, hashes, topics. The label `replica` is bounded by the
-//! configuration; every other label is a closed set of words.
+//! Never in a metric or a log: token ids, salts, hashes, topics. The label `replica` is bounded by
+//! the configuration; every other label is a closed set of words.
 
 mod facts;
 mod log;

@@ -81,11 +81,12 @@ impl World {
         let next_seq = self.recovery.cursor().next_seq.0;
         let behind = self.engine.next_seq.saturating_sub(next_seq);
         if self.engine.tag_lost {
-            // An event type of the future caps trust until a flush or an operator; that is the contract.
+            // An event type of the future caps trust until a flush or an operator; that is the
+            // contract.
             return Ok(());
         }
-        // Nobody can audit a source that neither sees its reconnects nor keeps a journal that reaches
-        // from one audit to the next.
+        // Nobody can audit a source that neither sees its reconnects nor keeps a journal that
+        // reaches from one audit to the next.
         let journal_reaches = self.engine.profile.replay && self.engine.profile.journal_max >= 40;
         let auditable = journal_reaches || !self.engine.profile.unproven;
         if self.trust.device == Trust::None && auditable {

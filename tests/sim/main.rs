@@ -1,7 +1,7 @@
 //! Deterministic simulator over recovery and view: one thread, one seed, one run.
 //!
-//! `KVBRIDGE_SIM_SEED=17 cargo test --features planted --test sim one_seed -- --nocapture` replays a
-//! run with its trace; `KVBRIDGE_SIM_SEEDS=5000` widens the sweep.
+//! `KVBRIDGE_SIM_SEED=17 cargo test --features planted --test sim one_seed -- --nocapture` replays
+//! a run with its trace; `KVBRIDGE_SIM_SEEDS=5000` widens the sweep.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::struct_excessive_bools, reason = "profiles and faults are lists of switches")]
 

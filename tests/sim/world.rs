@@ -183,7 +183,8 @@ impl World {
             let back_after = 5 + self.rng.below(300);
             self.live.detach(self.now, back_after);
         }
-        // A straggler comes behind its successor; ahead of it only a vouch could tell (the bus has one).
+        // A straggler comes behind its successor; ahead of it only a vouch could tell (the bus has
+        // one).
         let successor_seen = self.recovery.cursor().epoch.0 == 1_000 + self.engine.life as u64;
         if let Some(batch) = &self.old_life
             && successor_seen

@@ -72,7 +72,8 @@ pub struct SnapshotIntro {
     pub last_digest: Option<Digest>,
     /// How many records will come.
     pub record_count: u64,
-    /// Seq of the marker batch in the live stream that proves the cut, when the source has barriers.
+    /// Seq of the marker batch in the live stream that proves the cut, when the source has
+    /// barriers.
     pub barrier: Option<Seq>,
     /// The most it may be believed.
     pub trust: Trust,

@@ -6,10 +6,12 @@ use crate::{Capabilities, SourceEvent, SourceRequest};
 
 /// One replica of one engine, as a single ordered stream of live batches and answers.
 ///
-/// - `next` is cancel-safe. It never filters by seq or invents a batch: deciding is the core's work.
-/// - Detached comes before the first frame of any new connection; a source that cannot know says so in
-///   its [`Capabilities`]. Reconnecting, with jitter, is the adapter's duty.
-/// - A full queue puts one Overflowed in the place of the dropped run; control events are never dropped.
+/// - `next` is cancel-safe. It never filters by seq or invents a batch: deciding is the core's
+///   work.
+/// - Detached comes before the first frame of any new connection; a source that cannot know says so
+///   in its [`Capabilities`]. Reconnecting, with jitter, is the adapter's duty.
+/// - A full queue puts one Overflowed in the place of the dropped run; control events are never
+///   dropped.
 /// - `request` only queues. The answer arrives through `next` and carries the same attempt.
 /// - At most one request is open; a new one replaces the old.
 #[async_trait]

@@ -8,8 +8,8 @@
 //!   means that the event does not tell. Readers take a null elsewhere for a missing key.
 //! - Readers ignore unknown fields and keep unknown words; another major version is refused by
 //!   name.
-//! - Readers take memory only for what they have counted, up to the limits below, and no error shows
-//!   a value of the message.
+//! - Readers take memory only for what they have counted, up to the limits below, and no error
+//!   shows a value of the message.
 
 mod envelope;
 mod error;

@@ -1,7 +1,8 @@
 //! Arbitrary messages: every value that the types can hold and the wire can carry.
 //!
-//! Two things cannot come back as they went: an open word that spells a known one (`Other("vllm")`),
-//! and an unknown event with the name of a known type. Nobody makes them, so they are left out.
+//! Two things cannot come back as they went: an open word that spells a known one
+//! (`Other("vllm")`), and an unknown event with the name of a known type. Nobody makes them, so
+//! they are left out.
 
 use kvbridge_schemas::{
     BlockHash, BusSeq, ClearCause, Cleared, Digest, Engine, EngineKind, Envelope, Epoch, Event,

@@ -413,7 +413,8 @@ fn joined_late_without_anything() {
     );
 }
 
-/// An engine that says nothing may still hold a cache; exactly the last batch and END prove the end.
+/// An engine that says nothing may still hold a cache; exactly the last batch and END prove the
+/// end.
 #[test]
 fn idle_engine_is_asked_on_joining() {
     check(

@@ -1,8 +1,9 @@
-//! Whole dialogues, data only: `tests/transcripts/*.txt`. `UPDATE_EXPECT=1` rewrites them; the diff is
-//! the review.
+//! Whole dialogues, data only: `tests/transcripts/*.txt`. `UPDATE_EXPECT=1` rewrites them; the diff
+//! is the review.
 //!
-//! A file is a list of exchanges, separated by blank lines: commands, a line `----`, what the machine
-//! did. A line `# profile NAME` chooses the source's abilities; other `#` lines are for the reader.
+//! A file is a list of exchanges, separated by blank lines: commands, a line `----`, what the
+//! machine did. A line `# profile NAME` chooses the source's abilities; other `#` lines are for the
+//! reader.
 
 use std::{fmt::Write as _, fs, path::Path};
 

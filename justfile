@@ -1,0 +1,50 @@
+# The menu. What counts is .ci/run; a recipe is one line and has no logic.
+
+# list the recipes
+default:
+    @just --list
+
+# what a commit must pass
+ci:
+    bash .ci/run
+
+# the pure core alone, in seconds
+fast:
+    cargo test -p kvbridge --no-default-features --features planted
+
+# one simulator run with its whole trace
+sim seed="0":
+    KVBRIDGE_SIM_SEED={{seed}} cargo test --workspace --features planted --test sim one_seed -- --nocapture
+
+# write new golden files, then read the diff; old ones never change
+golden:
+    UPDATE_EXPECT=1 cargo test -p kvbridge-schemas --test golden
+
+# a recording as an engine: both ends in one process
+demo *arguments:
+    cargo run --release -- run --play tests/fixtures/vllm-0.32.0-basic.jsonl {{arguments}}
+
+# a recording as an engine, for another process to read
+play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
+    cargo run --release -- play {{file}} {{arguments}}
+
+# everything that .ci/run leaves out
+full: ci sim-long fuzz bench advisories
+
+# five thousand seeds, in an optimised build
+sim-long seeds="5000":
+    KVBRIDGE_SIM_SEEDS={{seeds}} cargo test --profile sim -p kvbridge --no-default-features --features planted --test sim -- --nocapture
+
+# both fuzz targets, seconds each; needs cargo-fuzz
+fuzz seconds="120":
+    python3 fuzz/seed.py
+    RUSTC_BOOTSTRAP=1 cargo fuzz run decode_vllm -- -max_total_time={{seconds}}
+    RUSTC_BOOTSTRAP=1 cargo fuzz run codec -- -max_total_time={{seconds}}
+
+# decoding, measured by CPU time
+bench:
+    cargo run --release --manifest-path benches/decode/Cargo.toml
+
+# known vulnerabilities; needs the network and cargo-deny
+advisories:
+    cargo deny check
