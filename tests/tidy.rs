@@ -326,6 +326,24 @@ fn every_fact_has_a_label_that_the_contract_explains() {
     none(&problems, "one word per fact: metric value, log word, row of the contract");
 }
 
+#[test]
+fn every_clause_that_code_cites_exists() {
+    let contract = read("docs/specs/recovery.md");
+    let mut cited = BTreeSet::new();
+    let mut problems = Vec::new();
+    for file in files(&[".rs"]) {
+        for (number, line) in file.lines() {
+            let Some(clause) = line.trim().strip_prefix("// spec: recovery ") else { continue };
+            if !contract.text.contains(&format!("- **{clause}")) {
+                problems.push(file.at(number, &format!("no clause {clause}")));
+            }
+            cited.insert(clause.to_owned());
+        }
+    }
+    assert!(!cited.is_empty(), "no test cites the contract");
+    none(&problems, "cite the clause that the test pins, as docs/specs/recovery.md numbers it");
+}
+
 fn snake(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {

@@ -60,6 +60,7 @@ fn new_epoch() {
 }
 
 /// Other bytes under a seq seen before: two lives, whatever the number says.
+// spec: recovery 2.3
 #[test]
 fn digest_mismatch() {
     check(
@@ -155,6 +156,7 @@ fn rollback() {
 }
 
 /// Rollback is asked in every phase, against the highest seq seen.
+// spec: recovery 2.4
 #[test]
 fn rollback_while_replaying() {
     check(
@@ -174,6 +176,7 @@ fn rollback_while_replaying() {
 }
 
 /// A lost store: blocks are missing, so exact ends, until a flush.
+// spec: recovery 5.4
 #[test]
 fn undecodable_store() {
     check(
@@ -455,6 +458,7 @@ fn empty_journal_in_joining() {
 }
 
 /// Trust first, then inclusive of what we hold, then the tail.
+// spec: recovery 2.1
 #[test]
 fn gap() {
     check(
@@ -495,6 +499,7 @@ fn gap_without_replay() {
 }
 
 /// A restarted engine that passed our last seq: only bytes tell.
+// spec: recovery 2.2
 #[test]
 fn gap_meets_another_life() {
     check(
@@ -555,6 +560,7 @@ fn overflowed_while_replaying() {
 }
 
 /// Once the journal returns what was held; a second time history is given up.
+// spec: recovery 3.3
 #[test]
 fn held_full() {
     check(
@@ -581,6 +587,7 @@ fn held_full() {
 }
 
 /// The last applied batch did not come back first: history is gone, not the engine.
+// spec: recovery 3.1
 #[test]
 fn truncated() {
     check(
@@ -706,6 +713,7 @@ fn permanent_hole() {
 }
 
 /// An answer that breaks off behind its jump proves nothing.
+// spec: recovery 2.5
 #[test]
 fn hole_cut_twice_is_not_permanent() {
     check(
@@ -954,6 +962,7 @@ fn idle_finds_a_lost_tail() {
 }
 
 /// A batch that comes twice is no restart.
+// spec: recovery 3.4
 #[test]
 fn idle_races_with_the_live_copy() {
     check(
@@ -972,6 +981,7 @@ fn idle_races_with_the_live_copy() {
 }
 
 /// Nothing at our seq, twice, where it used to answer: another life.
+// spec: recovery 2.6
 #[test]
 fn idle_finds_a_silent_restart() {
     check(
@@ -995,6 +1005,7 @@ fn idle_finds_a_silent_restart() {
 }
 
 /// Nothing at our seq and it never answered: the wrong port, not a restart.
+// spec: recovery 2.9
 #[test]
 fn probe_of_no_use() {
     check(
@@ -1014,6 +1025,7 @@ fn probe_of_no_use() {
 }
 
 /// A source that cannot see its reconnects is asked also under traffic.
+// spec: recovery 2.7
 #[test]
 fn audit() {
     check(
@@ -1067,6 +1079,7 @@ fn lease_expired() {
 }
 
 /// An observed flush lifts a lower bound, for its scope.
+// spec: recovery 5.6
 #[test]
 fn flushed() {
     check(
@@ -1083,6 +1096,7 @@ fn flushed() {
 }
 
 /// A repair proves nothing.
+// spec: recovery 5.7
 #[test]
 fn cleared_by_a_bridge() {
     check(
@@ -1098,6 +1112,7 @@ fn cleared_by_a_bridge() {
 }
 
 /// Too many lives in a minute: quarantined.
+// spec: recovery 2.8
 #[test]
 fn two_publishers() {
     check(
@@ -1143,6 +1158,7 @@ fn two_publishers() {
 }
 
 /// A removal of what was never stored contradicts exact.
+// spec: recovery 5.5
 #[test]
 fn anomaly() {
     check(
@@ -1171,6 +1187,7 @@ fn unattached() {
 }
 
 /// An old attempt changes nothing.
+// spec: recovery 6.2
 #[test]
 fn stale_answer() {
     check(
