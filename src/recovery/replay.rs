@@ -132,6 +132,7 @@ impl Recovery {
             self.tail = Some((seq, tail_at));
             if self.planted(Planted::ProbeRecordsNoOverlap) {
                 self.ring.clear();
+                self.highest_live = Some(self.cursor.next_seq);
             }
         }
     }

@@ -283,6 +283,9 @@ impl World {
             }
             Action::Record(fact) => {
                 match fact {
+                    Fact::Rollback(_) | Fact::DigestMismatch(_) if self.engine.life == 0 => {
+                        return Err(Violation::new("a restart was seen that never was"));
+                    }
                     Fact::Undecodable(seq) => {
                         let times = self.unreadable.entry(seq).or_default();
                         *times += 1;
