@@ -38,6 +38,9 @@ impl World {
         if trust.device == Trust::None && trust.host == Trust::None {
             return Ok(());
         }
+        if self.now - self.witness.proven_at > self.limits.lease_ms + 50 {
+            return Err(Violation::new("believed without a proof for longer than the lease"));
+        }
         let seen = self.residency();
         let next_seq = self.recovery.cursor().next_seq.0;
         let lives = 0..=self.engine.life;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kvbridge::{
     api::{AnswerPart, SourceEvent},
     recovery::{Action, Fact, Input, PhaseKind, Recovery},
-    schemas::{Digest, Epoch, Seq},
+    schemas::{Digest, Epoch, Seq, TierTrust},
 };
 
 use crate::invariants::Violation;
@@ -21,6 +21,9 @@ pub(crate) struct Witness {
     advanced: bool,
     demand: Option<&'static str>,
     end_alone: bool,
+    overflowed: bool,
+    /// When something last proved the view.
+    pub(crate) proven_at: u64,
 }
 
 impl Witness {
@@ -29,6 +32,7 @@ impl Witness {
         self.demand = None;
         self.end_alone = false;
         self.arrived = None;
+        self.overflowed = *input == Input::Source(SourceEvent::Overflowed);
         let phase = recovery.phase();
         match input {
             Input::Source(SourceEvent::Live(batch)) => {
@@ -68,6 +72,9 @@ impl Witness {
             && !cleared
         {
             return Err(Violation::new(demand));
+        }
+        if self.overflowed && !cleared && recovery.standing().0 != TierTrust::default() {
+            return Err(Violation::new("an overflow left trust standing"));
         }
         let replayed = actions.contains(&Action::Record(Fact::Replayed));
         if self.end_alone && replayed && self.advanced {

@@ -75,7 +75,7 @@ pub(crate) struct World {
     old_life: Option<Batch>,
     stepped: bool,
     unreadable: BTreeMap<Seq, u32>,
-    witness: Witness,
+    pub(crate) witness: Witness,
 }
 
 impl World {
@@ -245,6 +245,9 @@ impl World {
             self.witness.before(&self.recovery, &input);
             self.recovery.step(Tick(self.now), input, &mut actions);
             self.witness.after(&self.recovery, &actions)?;
+            if actions.iter().any(|action| self.proves(action)) {
+                self.witness.proven_at = self.now;
+            }
             for action in actions {
                 findings.extend(self.perform(action)?.into_iter().map(Input::Finding));
             }
@@ -306,6 +309,16 @@ impl World {
             }
         }
         Ok(findings)
+    }
+
+    /// Whether an action tells of a proof: a batch where reconnects are seen, or an answer compared.
+    fn proves(&self, action: &Action) -> bool {
+        match action {
+            Action::Apply(_) => !self.engine.profile.unproven,
+            Action::Install { .. } | Action::Clear { .. } => true,
+            Action::Record(fact) => matches!(fact, Fact::Replayed | Fact::Flushed),
+            _ => false,
+        }
     }
 
     fn serve_snapshot(&mut self, attempt: Attempt) {
