@@ -105,6 +105,8 @@ pub struct RecoveryFile {
     pub held_bytes: Option<Size>,
     /// Silence before a probe.
     pub idle_probe: Option<Span>,
+    /// Time between audits of an engine that connects to us.
+    pub audit: Option<Span>,
     /// Time trust outlives the last proof.
     pub lease: Option<Span>,
 }

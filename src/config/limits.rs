@@ -29,6 +29,11 @@ pub const ATTEMPT_COUNT_MAX: u32 = 5;
 /// all day. Too large: a lost last batch stays unseen that long.
 pub const IDLE_PROBE: Duration = Duration::from_secs(10);
 
+/// Time between looks at an engine that connects to us, also under traffic: only they can find a
+/// restart that nobody saw. Too small: every look pauses the engine's publisher. Too large: a cache
+/// that no longer exists is believed that long.
+pub const AUDIT: Duration = Duration::from_secs(10);
+
 /// How long trust outlives the last batch or probe. Too small: a short pause of the engine
 /// withdraws trust. Too large: a dead engine is believed that long.
 pub const LEASE: Duration = Duration::from_secs(60);

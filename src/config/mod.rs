@@ -100,6 +100,8 @@ pub struct RecoveryConfig {
     pub held_bytes_max: u64,
     /// Silence before a probe.
     pub idle_probe: Duration,
+    /// Time between audits of an engine that connects to us.
+    pub audit: Duration,
     /// Time trust outlives the last proof.
     pub lease: Duration,
 }

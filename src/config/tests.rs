@@ -70,7 +70,7 @@ fn every_problem_is_reported_at_once() {
         sources[1].endpoint: is missing, expected tcp://host:port (kvbridge.toml)
         sources[1].dp: expected 1 to 1024 ranks, got 0 (kvbridge.toml)
         bus.kind: expected embedded or nats, got "pigeon" (kvbridge.toml)
-        recovery.lease: must be longer than recovery.idle_probe (kvbridge.toml)
+        recovery.lease: must be longer than recovery.idle_probe and recovery.audit (kvbridge.toml)
         state.dir: checkpoints are not supported by this version; remove the field (kvbridge.toml)
         sinks[0]: no sink is supported by this version, got kind "x" (kvbridge.toml)"#]]
     .assert_eq(&problems(text, &[]));

@@ -219,11 +219,15 @@ impl Check<'_> {
             ),
             held_bytes_max: self.size(&at("held_bytes"), file.held_bytes, limits::HELD_BYTES_MAX),
             idle_probe: self.span(&at("idle_probe"), file.idle_probe, limits::IDLE_PROBE),
+            audit: self.span(&at("audit"), file.audit, limits::AUDIT),
             lease: self.span(&at("lease"), file.lease, limits::LEASE),
         };
-        if config.lease <= config.idle_probe {
+        if config.lease <= config.idle_probe.max(config.audit) {
             // Else every quiet minute would end trust before the probe that could have kept it.
-            self.note("recovery.lease", "must be longer than recovery.idle_probe");
+            self.note(
+                "recovery.lease",
+                "must be longer than recovery.idle_probe and recovery.audit",
+            );
         }
         config
     }

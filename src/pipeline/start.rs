@@ -103,6 +103,7 @@ fn recovery_limits(config: &RecoveryConfig) -> recovery::Limits {
         replay_deadline_ms: ms(config.replay_deadline),
         attempts_max: config.attempt_count_max,
         probe_after_ms: ms(config.idle_probe),
+        audit_ms: ms(config.audit),
         lease_ms: ms(config.lease),
         ..recovery::Limits::default()
     }

@@ -155,6 +155,28 @@ fn rollback() {
     );
 }
 
+/// A restarted engine's journal is empty until its first batch: the replay was not broken.
+#[test]
+fn replay_is_tried_again_in_a_new_life() {
+    check(
+        vllm_like(),
+        "attach; live 0; live 1; detach; attach; end; end",
+        "live 0b; live 3",
+        expect![[r#"
+            record rollback
+            announce none (new_epoch)
+            record new_epoch
+            clear 2 NewEpoch
+            record first_is_zero
+            apply 0
+            announce exact (contiguous)
+            record gap first 1 count 2
+            announce none (gap_open)
+            request_replay 0
+        "#]],
+    );
+}
+
 /// Rollback is asked in every phase, against the highest seq seen.
 // spec: recovery 2.4
 #[test]
