@@ -1,6 +1,6 @@
 //! `kvbridge run`: reads engines, keeps their views true and answers routers.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use kvbridge_schemas::Trust;
 use tokio::net::TcpListener;
@@ -11,9 +11,11 @@ use super::{
     play_args::PlaybackArgs, signal,
 };
 use crate::{
+    alarms::Watch,
     clock::Clock,
     config::{BusConfig, Config, Flags, SourceFile, limits},
-    http::{self, Api},
+    http::{self, Api, ApiParts},
+    memory,
     pipeline::{self, Pipeline, ReplicaHandle, Tasks, registry},
     playback::{PlayError, Player, Recording},
     telemetry,
@@ -118,7 +120,19 @@ impl RunArgs {
             pipeline::start(&config, &mut tasks, Clock::start()).map_err(RunError::from)?;
         banner(console, &config, listener.local_addr()?)?;
         let token = tasks.stop_token();
-        let api = Api::new(pipeline.clone(), config.limits.clone(), render.clone(), token.clone());
+        let (watch, alarms) = Watch::new(Arc::clone(&pipeline.fleet), pipeline.clock);
+        tasks.spawn("alarms", watch.run(token.clone()));
+        let memory = memory::limit_bytes(config.view.memory_max);
+        let guard =
+            memory::guard(Arc::clone(&pipeline.fleet), pipeline.clock, memory, token.clone());
+        tasks.spawn("memory", guard);
+        let api = Api::new(ApiParts {
+            pipeline: pipeline.clone(),
+            limits: config.limits.clone(),
+            alarms,
+            render: render.clone(),
+            stop: token.clone(),
+        });
         tasks.spawn("http", async move {
             if let Err(error) = http::serve(listener, api.router(), token).await {
                 error!(%error, "http ended");

@@ -22,6 +22,9 @@ pub struct File {
     /// The index.
     #[serde(default)]
     pub index: IndexFile,
+    /// How much is kept.
+    #[serde(default)]
+    pub view: ViewFile,
     /// The state machine.
     #[serde(default)]
     pub recovery: RecoveryFile,
@@ -68,6 +71,18 @@ pub struct SourceFile {
     pub topic: Option<String>,
     /// Event tags that the operator knows to be harmless.
     pub ignore_tags: Option<Vec<String>>,
+    /// How many blocks the engine's device holds.
+    pub pool_blocks: Option<u64>,
+}
+
+/// `[view]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ViewFile {
+    /// Blocks of one replica.
+    pub blocks_max: Option<u64>,
+    /// Memory of the process.
+    pub memory_max: Option<Size>,
 }
 
 /// `[bus]`

@@ -79,6 +79,18 @@ pub const SNAPSHOT_QUEUE_CHUNKS: u32 = 4;
 /// Records encoded at once. Too small: a channel hop per line. Too large: latency of the first byte.
 pub const SNAPSHOT_CHUNK_RECORDS: u32 = 1024;
 
+/// Blocks of one replica whose pool is not known. Too small: a large cache is given up although it is
+/// true. Too large: one runaway stream takes the memory of all. Some gigabytes, far above real pools.
+pub const VIEW_BLOCKS_MAX: u64 = 8 * 1024 * 1024;
+
+/// Blocks of one replica, in pools of its engine. Too small: host and disk tiers do not fit. Too large:
+/// as above.
+pub const VIEW_POOLS_MAX: u64 = 2;
+
+/// Share of the container's or machine's memory that the process may take before replicas are given
+/// up. Too small: memory is left unused. Too large: the kernel kills the process before it can act.
+pub const MEMORY_PERCENT: u64 = 60;
+
 /// How long an orderly stop may take. Too small: writers are cut off. Too large: Ctrl-C seems ignored.
 pub const STOP_DEADLINE: Duration = Duration::from_secs(5);
 

@@ -39,6 +39,8 @@ pub struct Config {
     pub bus: BusConfig,
     /// The index.
     pub index: IndexConfig,
+    /// How much is kept.
+    pub view: ViewConfig,
     /// The state machine.
     pub recovery: RecoveryConfig,
     /// Bounds.
@@ -62,6 +64,8 @@ pub struct SourceConfig {
     pub topic: String,
     /// Event tags that the operator knows to be harmless.
     pub ignore_tags: Vec<String>,
+    /// How many blocks the engine's device holds, when the operator tells.
+    pub pool_blocks: Option<u64>,
 }
 
 /// Where envelopes travel.
@@ -83,6 +87,23 @@ pub enum BusConfig {
 pub struct IndexConfig {
     /// Writer threads.
     pub writer_count: u32,
+}
+
+/// How much is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ViewConfig {
+    /// Blocks of one replica; absent = by the engine's pool.
+    pub blocks_max: Option<u64>,
+    /// Memory of the process; absent = a share of what the machine or its container has.
+    pub memory_max: Option<u64>,
+}
+
+impl ViewConfig {
+    /// The bound of a replica whose engine's pool has that size.
+    pub fn blocks_max(&self, pool_blocks: Option<u64>) -> u64 {
+        let by_pool = pool_blocks.map(|pool| pool.saturating_mul(limits::VIEW_POOLS_MAX));
+        self.blocks_max.or(by_pool).unwrap_or(limits::VIEW_BLOCKS_MAX)
+    }
 }
 
 /// The state machine.

@@ -6,8 +6,8 @@ use kvbridge_schemas::{EngineKind, Replica};
 
 use super::{
     BusConfig, Config, Endpoint, IndexConfig, Limits, Problems, RecoveryConfig, SourceConfig,
-    SourceFile,
-    file::{BusFile, File, IndexFile, LimitsFile, RecoveryFile, Size, Span},
+    SourceFile, ViewConfig,
+    file::{BusFile, File, IndexFile, LimitsFile, RecoveryFile, Size, Span, ViewFile},
     limits,
 };
 use crate::pipeline::registry;
@@ -41,6 +41,7 @@ pub(super) fn validate(
         sources: check.sources(&file.sources),
         bus: check.bus(file.bus),
         index: check.index(&file.index),
+        view: check.view(&file.view),
         recovery: check.recovery(&file.recovery),
         limits: check.limits(&file.limits),
     };
@@ -98,6 +99,9 @@ impl Check<'_> {
         };
         let replay_path = format!("{path}.replay");
         let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
+        if file.pool_blocks == Some(0) {
+            self.note(&format!("{path}.pool_blocks"), "must be at least 1");
+        }
         let rank_count = file.dp.unwrap_or(1);
         if rank_count == 0 || rank_count > RANK_COUNT_MAX {
             let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
@@ -135,6 +139,7 @@ impl Check<'_> {
                     bind,
                     topic: file.topic.clone().unwrap_or_default(),
                     ignore_tags: file.ignore_tags.clone().unwrap_or_default(),
+                    pool_blocks: file.pool_blocks,
                 })
             })
             .collect()
@@ -197,6 +202,14 @@ impl Check<'_> {
         IndexConfig {
             writer_count: self.count("index.writers", file.writers, limits::INDEX_WRITER_COUNT),
         }
+    }
+
+    fn view(&mut self, file: &ViewFile) -> ViewConfig {
+        if file.blocks_max == Some(0) {
+            self.note("view.blocks_max", "must be at least 1");
+        }
+        let memory_max = file.memory_max.map(|size| self.size("view.memory_max", Some(size), 0));
+        ViewConfig { blocks_max: file.blocks_max, memory_max }
     }
 
     fn recovery(&mut self, file: &RecoveryFile) -> RecoveryConfig {

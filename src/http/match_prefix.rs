@@ -150,6 +150,7 @@ pub(super) async fn answer(
 }
 
 fn query(api: &Shared, Question { request, told }: &Question) -> Result<Response, Problem> {
+    api.alarms.matched(&request.model);
     let prompt = match told {
         Told::Tokens(tokens) => Prompt::Tokens(tokens),
         Told::Hashes { hashes, block_size } => Prompt::Content { hashes, block_size: *block_size },

@@ -4,6 +4,7 @@
 //! trust, which is per replica and revocable: a router reads it with every match. A program that stops
 //! is not ready any more.
 
+mod alarms;
 mod events;
 mod health;
 mod match_prefix;
@@ -35,6 +36,7 @@ pub use problem::Problem;
 pub use replicas::ReplicaJson;
 
 use crate::{
+    alarms::Alarms,
     config::{Limits, limits},
     pipeline::Pipeline,
     telemetry::{self, Metrics},
@@ -44,9 +46,24 @@ use crate::{
 #[derive(Clone)]
 pub struct Api(Arc<Shared>);
 
+/// What an API is made of.
+pub struct ApiParts {
+    /// What it shows.
+    pub pipeline: Pipeline,
+    /// Bounds.
+    pub limits: Limits,
+    /// What rings.
+    pub alarms: Alarms,
+    /// Renders the metrics.
+    pub render: PrometheusHandle,
+    /// Ends its streams.
+    pub stop: CancellationToken,
+}
+
 struct Shared {
     pipeline: Pipeline,
     limits: Limits,
+    alarms: Alarms,
     metrics: Metrics,
     ages: BTreeMap<ReplicaKey, Gauge>,
     render: PrometheusHandle,
@@ -57,12 +74,8 @@ struct Shared {
 
 impl Api {
     /// An API over a running pipeline. `stop` ends its streams.
-    pub fn new(
-        pipeline: Pipeline,
-        limits: Limits,
-        render: PrometheusHandle,
-        stop: CancellationToken,
-    ) -> Api {
+    pub fn new(parts: ApiParts) -> Api {
+        let ApiParts { pipeline, limits, alarms, render, stop } = parts;
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let keys = pipeline.fleet.replicas();
         let ages = keys.map(|(key, _)| (key.clone(), telemetry::cursor_age(key))).collect();
@@ -73,6 +86,7 @@ impl Api {
             snapshot_readers: permits(limits::SNAPSHOT_READER_COUNT_MAX),
             pipeline,
             limits,
+            alarms,
             render,
             stop,
         }))
@@ -89,6 +103,7 @@ impl Api {
             .route("/v1/replicas/{key}", get(replicas::one))
             .route("/v1/replicas/{key}/snapshot", get(snapshot::stream))
             .route("/v1/replicas/{key}/resync", post(replicas::resync))
+            .route("/v1/alarms", get(alarms::all))
             .route("/v1/match", post(match_prefix::answer))
             .route("/v1/events", get(events::stream))
             .fallback(async || Problem::not_found())

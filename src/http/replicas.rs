@@ -10,7 +10,7 @@ use axum::{
 use kvbridge_schemas::{Replica, ReplicaKey};
 use serde::Serialize;
 
-use super::{Api, Problem, json};
+use super::{Api, Problem, Shared, json};
 use crate::pipeline::{Command, ReplicaStatus};
 
 /// A replica's three parts.
@@ -38,6 +38,9 @@ pub struct ReplicaJson<'a> {
     epoch: u64,
     next_seq: u64,
     blocks: BTreeMap<&'a str, u64>,
+    /// Only where they were asked for: a standing on the stream of events has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alarms: Option<Vec<&'static str>>,
 }
 
 impl<'a> ReplicaJson<'a> {
@@ -56,7 +59,13 @@ impl<'a> ReplicaJson<'a> {
             epoch: status.cursor.epoch.0,
             next_seq: status.cursor.next_seq.0,
             blocks: status.blocks.iter().map(|(tier, count)| (tier.as_str(), *count)).collect(),
+            alarms: None,
         }
+    }
+
+    fn with_alarms(mut self, api: &Shared, key: &ReplicaKey) -> ReplicaJson<'a> {
+        self.alarms = Some(api.alarms.of(key).iter().map(|it| it.alarm.as_str()).collect());
+        self
     }
 }
 
@@ -72,8 +81,9 @@ pub(super) async fn all(State(Api(api)): State<Api>) -> Response {
         .replicas()
         .map(|(key, handle)| (key, &*handle.replica, handle.status.borrow().clone()))
         .collect();
-    let replicas =
-        statuses.iter().map(|(key, replica, status)| ReplicaJson::of(key, replica, status));
+    let replicas = statuses
+        .iter()
+        .map(|(key, replica, status)| ReplicaJson::of(key, replica, status).with_alarms(&api, key));
     json(&ReplicasJson { replicas: replicas.collect() })
 }
 
@@ -83,7 +93,7 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let (key, handle) = api.pipeline.fleet.replica(&key).ok_or_else(Problem::unknown_replica)?;
     let status = handle.status.borrow().clone();
-    Ok(json(&ReplicaJson::of(key, &handle.replica, &status)))
+    Ok(json(&ReplicaJson::of(key, &handle.replica, &status).with_alarms(&api, key)))
 }
 
 #[derive(Serialize)]

@@ -19,6 +19,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::{
+    alarms::Watch,
     clock::Clock,
     index::{Index, Published},
     pipeline::{Command, Fleet, FleetEvent, IndexWriters, ReplicaHandle, ReplicaStatus, ViewCut},
@@ -85,7 +86,16 @@ fn world(trust: Trust, limits: Limits) -> World {
     let mut fleet = Fleet::new(2);
     let replica = Arc::new(replica());
     let key = replica.key();
-    fleet.add(key, ReplicaHandle { replica, status: status_rx, commands: commands_tx });
+    fleet.add(
+        key,
+        ReplicaHandle {
+            replica,
+            status: status_rx,
+            commands: commands_tx,
+            signs: Arc::default(),
+            pool_blocks: None,
+        },
+    );
     let (fleet, stop) = (Arc::new(fleet), CancellationToken::new());
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
     let sources = Arc::new(Vec::new());
@@ -94,7 +104,8 @@ fn world(trust: Trust, limits: Limits) -> World {
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {
-        Api::new(pipeline, limits, render, stop.clone())
+        let (_, alarms) = Watch::new(Arc::clone(&fleet), clock);
+        Api::new(ApiParts { pipeline, limits, alarms, render, stop: stop.clone() })
     });
     World { api, commands, status, fleet, view, stop }
 }
@@ -148,7 +159,7 @@ async fn health_and_readiness() {
 async fn replicas_are_listed_and_found() {
     let world = exact();
     let one = world.get(&format!("/v1/replicas/{KEY}")).await;
-    expect![[r#"{"key":"m.h=3A8000.0","replica":{"model":"m","instance":"h:8000","rank":0},"trust":"exact","reason":"contiguous","since":5,"epoch":9,"next_seq":4,"blocks":{"device":2}}"#]]
+    expect![[r#"{"key":"m.h=3A8000.0","replica":{"model":"m","instance":"h:8000","rank":0},"trust":"exact","reason":"contiguous","since":5,"epoch":9,"next_seq":4,"blocks":{"device":2},"alarms":[]}"#]]
         .assert_eq(&one);
     assert_eq!(world.get("/v1/replicas").await, format!(r#"{{"replicas":[{one}]}}"#));
     let (status, body) = world.send("GET", "/v1/replicas/x", Body::empty()).await;
