@@ -11,9 +11,12 @@
 //! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames;
 //!   `playback`: a recording as an engine.
 //! - `http`: the API of routers and operators.
+//! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
 //! - `telemetry`: metrics and the log.
 //! - `clock`: the only place that reads time.
 
+#[cfg(feature = "shell")]
+pub mod alarms;
 #[cfg(feature = "shell")]
 pub mod capture;
 #[cfg(feature = "shell")]
@@ -25,6 +28,8 @@ pub mod config;
 #[cfg(feature = "shell")]
 pub mod http;
 pub mod index;
+#[cfg(feature = "shell")]
+pub mod memory;
 #[cfg(feature = "shell")]
 pub mod pipeline;
 #[cfg(feature = "shell")]

@@ -23,6 +23,9 @@ pub struct File {
     /// The index.
     #[serde(default)]
     pub index: IndexFile,
+    /// How much is kept.
+    #[serde(default)]
+    pub view: ViewFile,
     /// The state machine.
     #[serde(default)]
     pub recovery: RecoveryFile,
@@ -43,6 +46,32 @@ pub struct File {
 pub struct HttpFile {
     /// `host:port`; port 0 takes a free one.
     pub listen: Option<String>,
+    /// Listen beyond the loopback without asking anybody.
+    pub insecure: Option<bool>,
+    /// Who may do what.
+    pub tokens_file: Option<String>,
+    /// Encryption.
+    pub tls: Option<TlsFile>,
+    /// Connections at a time.
+    pub connections_max: Option<u32>,
+    /// Time for the head of a request.
+    pub header_deadline: Option<Span>,
+    /// Time for its body.
+    pub body_deadline: Option<Span>,
+    /// Time a client may take nothing of an answer.
+    pub stall_deadline: Option<Span>,
+}
+
+/// `[http.tls]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFile {
+    /// Our certificate, PEM.
+    pub cert: Option<String>,
+    /// Its key, PEM.
+    pub key: Option<String>,
+    /// The authority of client certificates, PEM.
+    pub client_ca: Option<String>,
 }
 
 /// `[[sources]]`: one engine process, all its data-parallel ranks.
@@ -69,6 +98,18 @@ pub struct SourceFile {
     pub topic: Option<String>,
     /// Event tags that the operator knows to be harmless.
     pub ignore_tags: Option<Vec<String>>,
+    /// How many blocks the engine's device holds.
+    pub pool_blocks: Option<u64>,
+}
+
+/// `[view]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ViewFile {
+    /// Blocks of one replica.
+    pub blocks_max: Option<u64>,
+    /// Memory of the process.
+    pub memory_max: Option<Size>,
 }
 
 /// `[bus]`

@@ -73,6 +73,32 @@ pub const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// request hashes for seconds.
 pub const MATCH_TOKEN_COUNT_MAX: u32 = 1_048_576;
 
+/// HTTP connections at a time. Too small: routers are refused. Too large: garbage connections take
+/// file descriptors and memory. Full: a new one is closed at once and counted.
+pub const HTTP_CONNECTION_COUNT_MAX: u32 = 1024;
+
+/// Time for the head of a request, and for a connection that is kept open between two. Too small:
+/// pooled connections of a quiet router are closed. Too large: a client that dribbles holds its
+/// place.
+pub const HTTP_HEADER_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Time for the body of a request. Too small: a long prompt over a slow link is refused. Too large:
+/// as above.
+pub const HTTP_BODY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time a client may take nothing of an answer that is ready. Too small: a paused reader is cut
+/// off. Too large: it holds a snapshot or a place among the readers that long.
+pub const HTTP_STALL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Time for a TLS handshake; a client on another continent needs one second.
+pub const HTTP_HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Header lines of a request, and the bytes of its head. Proxies add a dozen lines and a kilobyte.
+pub const HTTP_HEADER_COUNT_MAX: usize = 64;
+
+/// See [`HTTP_HEADER_COUNT_MAX`].
+pub const HTTP_HEAD_BYTES_MAX: usize = 32 * 1024;
+
 /// Requests (resync, snapshot) that wait for one driver. Too small: two operators collide and one
 /// gets a 503. Too large: requests pile up behind a stuck driver.
 pub const COMMAND_QUEUE: u32 = 8;
@@ -87,6 +113,19 @@ pub const SNAPSHOT_QUEUE_CHUNKS: u32 = 4;
 /// Records encoded at once. Too small: a channel hop per line. Too large: latency of the first
 /// byte.
 pub const SNAPSHOT_CHUNK_RECORDS: u32 = 1024;
+
+/// Blocks of one replica whose pool is not known. Too small: a large cache is given up although it
+/// is true. Too large: one runaway stream takes the memory of all. Some gigabytes, far above real
+/// pools.
+pub const VIEW_BLOCKS_MAX: u64 = 8 * 1024 * 1024;
+
+/// Blocks of one replica, in pools of its engine. Too small: host and disk tiers do not fit. Too
+/// large: as above.
+pub const VIEW_POOLS_MAX: u64 = 2;
+
+/// Share of the container's or machine's memory that the process may take before replicas are given
+/// up. Too small: memory is left unused. Too large: the kernel kills the process before it can act.
+pub const MEMORY_PERCENT: u64 = 60;
 
 /// How long an orderly stop may take. Too small: writers are cut off. Too large: Ctrl-C seems
 /// ignored.

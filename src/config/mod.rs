@@ -8,6 +8,7 @@ pub mod limits;
 
 mod endpoint;
 mod file;
+mod http;
 mod layers;
 mod problem;
 mod secret;
@@ -25,6 +26,7 @@ use kvbridge_schemas::{EngineKind, Replica};
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{File, SourceFile};
+pub use http::{HttpConfig, TlsConfig};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
 pub use problem::{Problem, Problems};
@@ -35,12 +37,16 @@ pub use secret::Secret;
 pub struct Config {
     /// Where the HTTP API listens.
     pub listen: SocketAddr,
+    /// Who is let in there, and how.
+    pub http: HttpConfig,
     /// One per replica; no two speak of the same one.
     pub sources: Vec<SourceConfig>,
     /// Where envelopes travel.
     pub bus: BusConfig,
     /// The index.
     pub index: IndexConfig,
+    /// How much is kept.
+    pub view: ViewConfig,
     /// The state machine.
     pub recovery: RecoveryConfig,
     /// Bounds.
@@ -64,6 +70,8 @@ pub struct SourceConfig {
     pub topic: String,
     /// Event tags that the operator knows to be harmless.
     pub ignore_tags: Vec<String>,
+    /// How many blocks the engine's device holds, when the operator tells.
+    pub pool_blocks: Option<u64>,
 }
 
 /// Where envelopes travel.
@@ -85,6 +93,23 @@ pub enum BusConfig {
 pub struct IndexConfig {
     /// Writer threads.
     pub writer_count: u32,
+}
+
+/// How much is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ViewConfig {
+    /// Blocks of one replica; absent = by the engine's pool.
+    pub blocks_max: Option<u64>,
+    /// Memory of the process; absent = a share of what the machine or its container has.
+    pub memory_max: Option<u64>,
+}
+
+impl ViewConfig {
+    /// The bound of a replica whose engine's pool has that size.
+    pub fn blocks_max(&self, pool_blocks: Option<u64>) -> u64 {
+        let by_pool = pool_blocks.map(|pool| pool.saturating_mul(limits::VIEW_POOLS_MAX));
+        self.blocks_max.or(by_pool).unwrap_or(limits::VIEW_BLOCKS_MAX)
+    }
 }
 
 /// The state machine.
@@ -111,6 +136,8 @@ pub struct RecoveryConfig {
 pub struct Flags {
     /// `--listen`.
     pub listen: Option<String>,
+    /// `--insecure`.
+    pub insecure: bool,
     /// Sources; none = those of the file.
     pub sources: Vec<SourceFile>,
 }
@@ -131,6 +158,9 @@ pub fn load(
     let listen_from_flags = flags.listen.is_some();
     if listen_from_flags {
         typed.http.listen = flags.listen;
+    }
+    if flags.insecure {
+        typed.http.insecure = Some(true);
     }
     let origin = |path: &str| {
         let typed_here = from_flags && path.starts_with("sources");

@@ -6,13 +6,13 @@ use kvbridge_schemas::{EngineKind, Replica};
 
 use super::{
     BusConfig, Config, Endpoint, IndexConfig, Limits, Problems, RecoveryConfig, SourceConfig,
-    SourceFile,
-    file::{BusFile, File, IndexFile, LimitsFile, RecoveryFile, Size, Span},
+    SourceFile, ViewConfig,
+    file::{BusFile, File, IndexFile, LimitsFile, RecoveryFile, Size, Span, ViewFile},
     limits,
 };
 use crate::pipeline::registry;
 
-/// Where the API listens: loopback, because it has no authentication.
+/// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
 pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
 
 /// Model name of a source that names none.
@@ -25,7 +25,7 @@ const RANK_COUNT_MAX: u32 = 1024;
 type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Notes problems together with where the value came from.
-struct Check<'a> {
+pub(super) struct Check<'a> {
     origin: Origin<'a>,
     problems: Problems,
 }
@@ -36,11 +36,14 @@ pub(super) fn validate(
     problems: Problems,
 ) -> Result<Config, Problems> {
     let mut check = Check { origin, problems };
+    let listen = check.listen(file.http.listen.as_deref());
     let config = Config {
-        listen: check.listen(file.http.listen.as_deref()),
+        listen,
+        http: check.http(listen, file.http),
         sources: check.sources(&file.sources),
         bus: check.bus(file.bus),
         index: check.index(&file.index),
+        view: check.view(&file.view),
         recovery: check.recovery(&file.recovery),
         limits: check.limits(&file.limits),
     };
@@ -56,7 +59,7 @@ pub(super) fn validate(
 }
 
 impl Check<'_> {
-    fn note(&mut self, path: &str, message: impl Into<String>) {
+    pub(super) fn note(&mut self, path: &str, message: impl Into<String>) {
         self.problems.add_from(path, (self.origin)(path), message);
     }
 
@@ -98,6 +101,9 @@ impl Check<'_> {
         };
         let replay_path = format!("{path}.replay");
         let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
+        if file.pool_blocks == Some(0) {
+            self.note(&format!("{path}.pool_blocks"), "must be at least 1");
+        }
         let rank_count = file.dp.unwrap_or(1);
         if rank_count == 0 || rank_count > RANK_COUNT_MAX {
             let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
@@ -135,6 +141,7 @@ impl Check<'_> {
                     bind,
                     topic: file.topic.clone().unwrap_or_default(),
                     ignore_tags: file.ignore_tags.clone().unwrap_or_default(),
+                    pool_blocks: file.pool_blocks,
                 })
             })
             .collect()
@@ -197,6 +204,14 @@ impl Check<'_> {
         IndexConfig {
             writer_count: self.count("index.writers", file.writers, limits::INDEX_WRITER_COUNT),
         }
+    }
+
+    fn view(&mut self, file: &ViewFile) -> ViewConfig {
+        if file.blocks_max == Some(0) {
+            self.note("view.blocks_max", "must be at least 1");
+        }
+        let memory_max = file.memory_max.map(|size| self.size("view.memory_max", Some(size), 0));
+        ViewConfig { blocks_max: file.blocks_max, memory_max }
     }
 
     fn recovery(&mut self, file: &RecoveryFile) -> RecoveryConfig {
@@ -268,7 +283,7 @@ impl Check<'_> {
         config
     }
 
-    fn span(&mut self, path: &str, value: Option<Span>, default: Duration) -> Duration {
+    pub(super) fn span(&mut self, path: &str, value: Option<Span>, default: Duration) -> Duration {
         let span = value.map_or(default, |span| span.0);
         if span < Duration::from_millis(1) {
             self.note(path, "must be at least 1ms");
@@ -284,7 +299,7 @@ impl Check<'_> {
         size
     }
 
-    fn count(&mut self, path: &str, value: Option<u32>, default: u32) -> u32 {
+    pub(super) fn count(&mut self, path: &str, value: Option<u32>, default: u32) -> u32 {
         let count = value.unwrap_or(default);
         if count == 0 {
             self.note(path, "must be at least 1");

@@ -1,8 +1,9 @@
 //! GET /v1/replicas, /v1/replicas/{key}; POST /v1/replicas/{key}/resync.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
+    Extension,
     extract::{Path, State},
     http::StatusCode,
     response::{IntoResponse, Response},
@@ -10,7 +11,7 @@ use axum::{
 use kvbridge_schemas::{Replica, ReplicaKey};
 use serde::Serialize;
 
-use super::{Api, Problem, json};
+use super::{Api, Grant, Problem, Shared, admission::replica, json};
 use crate::pipeline::{Command, ReplicaStatus};
 
 /// A replica's three parts.
@@ -38,6 +39,9 @@ pub struct ReplicaJson<'a> {
     epoch: u64,
     next_seq: u64,
     blocks: BTreeMap<&'a str, u64>,
+    /// Only where they were asked for: a standing on the stream of events has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alarms: Option<Vec<&'static str>>,
 }
 
 impl<'a> ReplicaJson<'a> {
@@ -56,7 +60,13 @@ impl<'a> ReplicaJson<'a> {
             epoch: status.cursor.epoch.0,
             next_seq: status.cursor.next_seq.0,
             blocks: status.blocks.iter().map(|(tier, count)| (tier.as_str(), *count)).collect(),
+            alarms: None,
         }
+    }
+
+    fn with_alarms(mut self, api: &Shared, key: &ReplicaKey) -> ReplicaJson<'a> {
+        self.alarms = Some(api.alarms.of(key).iter().map(|it| it.alarm.as_str()).collect());
+        self
     }
 }
 
@@ -65,25 +75,31 @@ struct ReplicasJson<'a> {
     replicas: Vec<ReplicaJson<'a>>,
 }
 
-pub(super) async fn all(State(Api(api)): State<Api>) -> Response {
+pub(super) async fn all(
+    State(Api(api)): State<Api>,
+    Extension(grant): Extension<Arc<Grant>>,
+) -> Response {
     let statuses: Vec<_> = api
         .pipeline
         .fleet
         .replicas()
+        .filter(|(_, handle)| grant.sees(&handle.replica.model))
         .map(|(key, handle)| (key, &*handle.replica, handle.status.borrow().clone()))
         .collect();
-    let replicas =
-        statuses.iter().map(|(key, replica, status)| ReplicaJson::of(key, replica, status));
+    let replicas = statuses
+        .iter()
+        .map(|(key, replica, status)| ReplicaJson::of(key, replica, status).with_alarms(&api, key));
     json(&ReplicasJson { replicas: replicas.collect() })
 }
 
 pub(super) async fn one(
     State(Api(api)): State<Api>,
+    Extension(grant): Extension<Arc<Grant>>,
     Path(key): Path<String>,
 ) -> Result<Response, Problem> {
-    let (key, handle) = api.pipeline.fleet.replica(&key).ok_or_else(Problem::unknown_replica)?;
+    let (key, handle) = replica(&api, &grant, &key)?;
     let status = handle.status.borrow().clone();
-    Ok(json(&ReplicaJson::of(key, &handle.replica, &status)))
+    Ok(json(&ReplicaJson::of(key, &handle.replica, &status).with_alarms(&api, key)))
 }
 
 #[derive(Serialize)]
@@ -95,9 +111,10 @@ struct Asked<'a> {
 /// Asks for a return to a proven state. What comes of it is seen in the replica's trust and reason.
 pub(super) async fn resync(
     State(Api(api)): State<Api>,
+    Extension(grant): Extension<Arc<Grant>>,
     Path(key): Path<String>,
 ) -> Result<Response, Problem> {
-    let (key, handle) = api.pipeline.fleet.replica(&key).ok_or_else(Problem::unknown_replica)?;
+    let (key, handle) = replica(&api, &grant, &key)?;
     handle.ask(Command::Resync)?;
     let body = json(&Asked { key: key.as_str(), asked: "resync" });
     Ok((StatusCode::ACCEPTED, body).into_response())

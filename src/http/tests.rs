@@ -19,22 +19,23 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::{
+    alarms::Watch,
     clock::Clock,
     index::{Index, Published},
     pipeline::{Command, Fleet, FleetEvent, IndexWriters, ReplicaHandle, ReplicaStatus, ViewCut},
     view::{View, ViewSettings},
 };
 
-const KEY: &str = "m.h=3A8000.0";
+pub(super) const KEY: &str = "m.h=3A8000.0";
 
 /// A fleet of one replica that holds the blocks [1, 2] and [3, 4].
-struct World {
-    api: Api,
-    commands: mpsc::Receiver<Command>,
+pub(super) struct World {
+    pub(super) api: Api,
+    pub(super) commands: mpsc::Receiver<Command>,
     status: watch::Sender<ReplicaStatus>,
-    fleet: Arc<Fleet>,
-    view: View,
-    stop: CancellationToken,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) view: View,
+    pub(super) stop: CancellationToken,
 }
 
 fn stored() -> Event {
@@ -58,11 +59,15 @@ fn stored() -> Event {
     })
 }
 
-fn replica() -> Replica {
+pub(super) fn replica() -> Replica {
     Replica { model: "m".to_owned(), instance: "h:8000".to_owned(), rank: 0 }
 }
 
 fn world(trust: Trust, limits: Limits) -> World {
+    guarded(trust, limits, Access::Open)
+}
+
+pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let cursor = Cursor { epoch: Epoch(9), next_seq: Seq(4) };
     let settings =
         ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10 };
@@ -85,7 +90,16 @@ fn world(trust: Trust, limits: Limits) -> World {
     let mut fleet = Fleet::new(2);
     let replica = Arc::new(replica());
     let key = replica.key();
-    fleet.add(key, ReplicaHandle { replica, status: status_rx, commands: commands_tx });
+    fleet.add(
+        key,
+        ReplicaHandle {
+            replica,
+            status: status_rx,
+            commands: commands_tx,
+            signs: Arc::default(),
+            pool_blocks: None,
+        },
+    );
     let (fleet, stop) = (Arc::new(fleet), CancellationToken::new());
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
     let sources = Arc::new(Vec::new());
@@ -94,7 +108,9 @@ fn world(trust: Trust, limits: Limits) -> World {
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {
-        Api::new(pipeline, limits, render, stop.clone())
+        let (_, alarms) = Watch::new(Arc::clone(&fleet), clock);
+        let (body_deadline, stop) = (Duration::from_millis(200), stop.clone());
+        Api::new(ApiParts { pipeline, limits, body_deadline, access, alarms, render, stop })
     });
     World { api, commands, status, fleet, view, stop }
 }
@@ -148,7 +164,7 @@ async fn health_and_readiness() {
 async fn replicas_are_listed_and_found() {
     let world = exact();
     let one = world.get(&format!("/v1/replicas/{KEY}")).await;
-    expect![[r#"{"key":"m.h=3A8000.0","replica":{"model":"m","instance":"h:8000","rank":0},"trust":"exact","reason":"contiguous","since":5,"epoch":9,"next_seq":4,"blocks":{"device":2}}"#]]
+    expect![[r#"{"key":"m.h=3A8000.0","replica":{"model":"m","instance":"h:8000","rank":0},"trust":"exact","reason":"contiguous","since":5,"epoch":9,"next_seq":4,"blocks":{"device":2},"alarms":[]}"#]]
         .assert_eq(&one);
     assert_eq!(world.get("/v1/replicas").await, format!(r#"{{"replicas":[{one}]}}"#));
     let (status, body) = world.send("GET", "/v1/replicas/x", Body::empty()).await;
@@ -286,7 +302,7 @@ async fn resync_is_asked_once_and_then_refused_while_it_waits() {
     assert!(matches!(world.commands.recv().await, Some(Command::Resync)));
 }
 
-fn envelope(seq: u64) -> FleetEvent {
+pub(super) fn envelope(seq: u64) -> FleetEvent {
     FleetEvent::Applied(Arc::new(Envelope {
         replica: replica(),
         epoch: Epoch(9),

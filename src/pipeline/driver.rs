@@ -18,7 +18,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, ViewCut};
+use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, Signs, ViewCut};
 use crate::{
     clock::Clock,
     index::{Generation, Index, Published, ReplicaSlot},
@@ -56,6 +56,10 @@ pub struct DriverParts {
     pub recovery: Recovery,
     /// How events fold.
     pub view: ViewSettings,
+    /// More blocks than this are not kept.
+    pub blocks_max: u64,
+    /// What the watch of alarms looks at.
+    pub signs: Arc<Signs>,
     /// Requests of operators and readers.
     pub commands: mpsc::Receiver<Command>,
     /// Where its standing is shown.
@@ -73,6 +77,8 @@ pub struct Driver {
     recovery: Recovery,
     view_settings: ViewSettings,
     view: View,
+    blocks_max: u64,
+    signs: Arc<Signs>,
     commands: mpsc::Receiver<Command>,
     status: watch::Sender<ReplicaStatus>,
     outputs: Outputs,
@@ -96,20 +102,6 @@ pub struct Driver {
     metrics: ReplicaMetrics,
 }
 
-impl ReplicaStatus {
-    /// How a replica stands before its first step.
-    pub fn starting() -> ReplicaStatus {
-        ReplicaStatus {
-            trust: TierTrust::default(),
-            reason: TrustReason::Detached.as_str(),
-            since_ms: Clock::unix_ms(),
-            cursor: Cursor::default(),
-            moved_at: Tick(0),
-            blocks: std::collections::BTreeMap::new(),
-        }
-    }
-}
-
 impl Driver {
     /// A driver that has not begun to read.
     pub fn new(parts: DriverParts, outputs: Outputs) -> Driver {
@@ -128,6 +120,8 @@ impl Driver {
             blind_since: outputs.clock.now(),
             view: View::new(parts.view),
             view_settings: parts.view,
+            blocks_max: parts.blocks_max,
+            signs: parts.signs,
             replica: parts.replica,
             key,
             engine: parts.engine,
@@ -154,6 +148,8 @@ impl Driver {
                 () = clock.sleep_until(self.recovery.next_deadline()) => Input::DeadlineReached,
                 Some(command) = self.commands.recv() => match command {
                     Command::Resync => Input::Resync,
+                    Command::OverLimit => Input::OverLimit,
+                    Command::Release => Input::Release,
                     Command::Snapshot(answer) => {
                         // Whoever asked may have gone; then nobody misses the answer.
                         drop(answer.send(self.cut()));
@@ -178,6 +174,7 @@ impl Driver {
         if let SourceEvent::Live(batch) = &event {
             self.metrics.received.increment(1);
             self.metrics.lossy(batch.loss);
+            self.signs.received(self.outputs.clock.now(), batch.loss);
         }
         Input::Source(event)
     }
@@ -247,6 +244,9 @@ impl Driver {
         self.view.apply(&batch.events, &mut deltas, &mut findings);
         self.inputs.extend(findings.into_iter().map(Input::Finding));
         self.cursor.next_seq = batch.next_seq();
+        if self.view.block_count() > self.blocks_max {
+            self.inputs.push_back(Input::OverLimit);
+        }
         self.moved_at = now;
         self.metrics.applied.increment(1);
         self.write(deltas);
@@ -343,7 +343,9 @@ impl Driver {
             cursor: self.cursor,
             moved_at: self.moved_at,
             blocks,
+            device_copies: self.view.device_copies(),
         };
+        self.signs.set_replay_unusable(self.recovery.replay_unusable());
         let before = self.status.send_replace(status.clone());
         if before.trust != status.trust || before.reason != status.reason {
             let (key, replica) = (self.key.clone(), Arc::clone(&self.replica));

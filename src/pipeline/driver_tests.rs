@@ -83,6 +83,8 @@ fn world(replay: Replay) -> World {
             removal: Removal::PerCopy,
             orphans_max: 8,
         },
+        blocks_max: 5,
+        signs: Arc::default(),
         commands: commands_rx,
         status,
     };
@@ -265,5 +267,24 @@ async fn a_snapshot_is_of_one_cursor_and_an_ended_source_is_detached() {
     world.events = closed;
     let status = world.until(|status| status.trust.device == Trust::None).await;
     assert_eq!(status.reason, "detached");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn over_its_limit_a_view_is_given_up_and_learnt_again_when_asked() {
+    let mut world = world(Replay::Absent);
+    world.say([SourceEvent::Attached]).await;
+    world.live(0..5).await;
+    world.match_until(3, (true, 1)).await;
+    world.live(5..7).await;
+    let status = world.until(|status| status.reason == "over_limit").await;
+    assert_eq!((status.trust.device, status.blocks.len()), (Trust::None, 0));
+    // Freed in the index too: nothing is found, whatever is accepted.
+    world.match_until(3, (false, 0)).await;
+    assert!(world.commands.send(Command::Release).await.is_ok());
+    world.until(|status| status.reason == "joining").await;
+    world.live([7]).await;
+    let status = world.until(|status| status.cursor.next_seq == Seq(8)).await;
+    assert_eq!(status.trust.device, Trust::LowerBound);
     world.end().await;
 }

@@ -1,12 +1,23 @@
 //! All replicas of this process: how they stand, how to ask something of them, and what they
 //! applied.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
+use kvbridge_adapters_api::Loss;
 use kvbridge_schemas::{Cursor, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use crate::{recovery::Tick, view::View};
+use crate::{
+    clock::Clock,
+    recovery::{Tick, TrustReason},
+    view::View,
+};
 
 /// How one replica stands: published by its driver after every step that changed something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +34,70 @@ pub struct ReplicaStatus {
     pub moved_at: Tick,
     /// Distinct blocks by tier.
     pub blocks: BTreeMap<Tier, u64>,
+    /// Physical blocks on the device, to compare with the engine's pool.
+    pub device_copies: u64,
+}
+
+impl ReplicaStatus {
+    /// How a replica stands before its first step.
+    pub fn starting() -> ReplicaStatus {
+        ReplicaStatus {
+            trust: TierTrust::default(),
+            reason: TrustReason::Detached.as_str(),
+            since_ms: Clock::unix_ms(),
+            cursor: Cursor::default(),
+            moved_at: Tick(0),
+            blocks: BTreeMap::new(),
+            device_copies: 0,
+        }
+    }
+}
+
+/// What a driver notes between two changes of its status. Read by the watch of alarms alone.
+#[derive(Debug, Default)]
+pub struct Signs {
+    received_at: AtomicU64,
+    undecodable: AtomicU64,
+    replay_unusable: AtomicBool,
+}
+
+impl Signs {
+    /// A live batch came.
+    pub(crate) fn received(&self, now: Tick, loss: Loss) {
+        self.received_at.store(now.0, Ordering::Relaxed);
+        if loss != Loss::Nothing {
+            self.undecodable.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_replay_unusable(&self, unusable: bool) {
+        self.replay_unusable.store(unusable, Ordering::Relaxed);
+    }
+
+    /// When the last live batch came.
+    pub fn received_at(&self) -> Tick {
+        Tick(self.received_at.load(Ordering::Relaxed))
+    }
+
+    /// Live batches of which something could not be read.
+    pub fn undecodable_count(&self) -> u64 {
+        self.undecodable.load(Ordering::Relaxed)
+    }
+
+    /// The source's replay was found to be of no use.
+    pub fn replay_unusable(&self) -> bool {
+        self.replay_unusable.load(Ordering::Relaxed)
+    }
 }
 
 /// Asked of a driver. It answers between two inputs, so an answer is of one cursor.
 pub enum Command {
     /// Return to a proven state.
     Resync,
+    /// Give the view up: the process needs its memory.
+    OverLimit,
+    /// Learn it again, if it was given up.
+    Release,
     /// The whole view, as it stands now.
     Snapshot(oneshot::Sender<ViewCut>),
 }
@@ -59,6 +128,10 @@ pub struct ReplicaHandle {
     pub status: watch::Receiver<ReplicaStatus>,
     /// Asks its driver something.
     pub commands: mpsc::Sender<Command>,
+    /// What its driver noted.
+    pub signs: Arc<Signs>,
+    /// How many blocks the engine's device holds, where the configuration tells.
+    pub pool_blocks: Option<u64>,
 }
 
 /// Why a replica cannot be asked.

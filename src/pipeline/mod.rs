@@ -11,7 +11,9 @@ mod shutdown;
 mod start;
 
 pub use driver::{Driver, DriverParts, Outputs};
-pub use fleet::{AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, ViewCut};
+pub use fleet::{
+    AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, Signs, ViewCut,
+};
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};
 pub use shutdown::Tasks;
 pub use start::{Pipeline, StartError, start};

@@ -6,7 +6,7 @@ use kvbridge_schemas::{Replica, ReplicaKey};
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    Driver, DriverParts, Fleet, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus, Tasks,
+    Driver, DriverParts, Fleet, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus, Signs, Tasks,
     registry::{self, OpenError},
 };
 use crate::{
@@ -74,7 +74,10 @@ pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipelin
             mpsc::channel(usize::try_from(limits::COMMAND_QUEUE).unwrap_or(1));
         let (status, status_rx) = watch::channel(ReplicaStatus::starting());
         let replica = Arc::new(source.replica.clone());
+        let signs = Arc::new(Signs::default());
         let parts = DriverParts {
+            blocks_max: config.view.blocks_max(source.pool_blocks),
+            signs: Arc::clone(&signs),
             replica: Arc::clone(&replica),
             engine: source.engine.clone(),
             source: opened.source,
@@ -85,7 +88,14 @@ pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipelin
         };
         let driver = Driver::new(parts, outputs.clone());
         tasks.spawn(format!("driver {key}"), driver.run(tasks.stop_token()));
-        fleet.add(key, ReplicaHandle { replica, status: status_rx, commands: commands_tx });
+        let handle = ReplicaHandle {
+            replica,
+            status: status_rx,
+            commands: commands_tx,
+            signs,
+            pool_blocks: source.pool_blocks,
+        };
+        fleet.add(key, handle);
     }
     Ok(Pipeline { fleet: Arc::new(fleet), index, writers, sources: Arc::new(sources), clock })
 }

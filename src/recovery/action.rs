@@ -61,6 +61,8 @@ pub enum ClearReason {
     NewEpoch,
     /// What is kept cannot be proven any more.
     Unproven,
+    /// Its memory is needed.
+    OverLimit,
 }
 
 /// Why trust is what it is. One word per state, shown by the API and used as a label.
@@ -100,6 +102,8 @@ pub enum TrustReason {
     PartialSnapshot,
     /// The engine flushed; tiers outside the flush are unknown.
     Flushed,
+    /// The replica was given up to keep the process within its limits.
+    OverLimit,
 }
 
 impl TrustReason {
@@ -123,6 +127,7 @@ impl TrustReason {
             TrustReason::ParkingOverflow => "parking_overflow",
             TrustReason::PartialSnapshot => "partial_snapshot",
             TrustReason::Flushed => "flushed",
+            TrustReason::OverLimit => "over_limit",
         }
     }
 }

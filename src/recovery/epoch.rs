@@ -41,7 +41,7 @@ impl Recovery {
         self.forget_view(cx, ClearReason::NewEpoch);
         self.lineage = Lineage::Empty;
         self.cursor.next_seq = Seq(0);
-        if matches!(self.phase, Phase::Detached | Phase::Quarantined { .. }) || self.flaps(cx) {
+        if self.unattached() || self.flaps(cx) {
             return;
         }
         self.join(cx);
@@ -96,7 +96,7 @@ impl Recovery {
         self.withdraw(cx, reason);
         self.cancel(cx);
         self.forget_all(cx);
-        if matches!(self.phase, Phase::Detached | Phase::Quarantined { .. }) {
+        if self.unattached() {
             return;
         }
         self.snapshot_failed = false;
@@ -111,6 +111,9 @@ impl Recovery {
         cx.record(Fact::ResyncAsked);
         // An operator who fixed the port wants it tried again.
         self.replay_unusable_until = None;
+        if matches!(self.phase, Phase::Shed { .. }) {
+            return self.release(cx);
+        }
         self.rejoin(cx, TrustReason::Verifying);
     }
 
@@ -136,6 +139,13 @@ impl Recovery {
             self.held = held;
         }
         self.lineage = Lineage::Since { anchored: false, reason };
+        self.cursor.next_seq = Seq(0);
+    }
+
+    /// As [`Recovery::forget_all`], for a view that is given up.
+    pub(super) fn forget_shed(&mut self, cx: &mut Cx<'_>) {
+        self.forget_view(cx, ClearReason::OverLimit);
+        self.lineage = Lineage::Empty;
         self.cursor.next_seq = Seq(0);
     }
 

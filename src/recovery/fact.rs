@@ -95,6 +95,10 @@ pub enum Fact {
     ResyncAsked,
     /// The engine's start time changed.
     Restarted,
+    /// The view was given up to keep the process within its limits.
+    OverLimit,
+    /// A view that was given up may be learnt again.
+    Released,
 }
 
 impl Fact {
@@ -143,6 +147,8 @@ impl Fact {
             Fact::ParkingOverflow => "parking_overflow",
             Fact::ResyncAsked => "resync_asked",
             Fact::Restarted => "restarted",
+            Fact::OverLimit => "over_limit",
+            Fact::Released => "released",
         }
     }
 }

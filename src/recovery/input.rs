@@ -23,6 +23,10 @@ pub enum Input {
     Finding(Finding),
     /// An operator asks for a return to a proven state.
     Resync,
+    /// The replica holds more than this process may keep; the shell chose it to go.
+    OverLimit,
+    /// There is room again for a replica that went over a limit.
+    Release,
     /// The moment returned by `next_deadline` has passed.
     DeadlineReached,
 }

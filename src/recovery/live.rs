@@ -13,6 +13,10 @@ use super::{
 
 impl Recovery {
     pub(super) fn attach(&mut self, cx: &mut Cx<'_>) {
+        if let Phase::Shed { attached } = &mut self.phase {
+            *attached = true;
+            return;
+        }
         if !matches!(self.phase, Phase::Detached) {
             // A source that forgot to say Detached has still made a new connection.
             self.detach(cx);
@@ -39,6 +43,10 @@ impl Recovery {
     }
 
     pub(super) fn detach(&mut self, cx: &mut Cx<'_>) {
+        if let Phase::Shed { attached } = &mut self.phase {
+            *attached = false;
+            return;
+        }
         self.withdraw(cx, TrustReason::Detached);
         self.cancel(cx);
         self.held.clear();
@@ -70,7 +78,7 @@ impl Recovery {
             return;
         }
         match &self.phase {
-            Phase::Detached | Phase::Quarantined { .. } => (),
+            Phase::Detached | Phase::Quarantined { .. } | Phase::Shed { .. } => (),
             Phase::Joining { .. } => self.start_join(cx),
             Phase::Verifying(_) | Phase::Replaying(_) | Phase::Snapshotting(_) => {
                 self.overflow_pending = true;
@@ -80,7 +88,7 @@ impl Recovery {
     }
 
     pub(super) fn live(&mut self, cx: &mut Cx<'_>, batch: Batch) {
-        if matches!(self.phase, Phase::Detached | Phase::Quarantined { .. }) {
+        if self.unattached() {
             return cx.record(Fact::Unattached);
         }
         self.arrive(cx, batch, true);
@@ -112,7 +120,7 @@ impl Recovery {
             self.highest_live = self.highest_live.max(Some(batch.next_seq().minus(1)));
         }
         match &self.phase {
-            Phase::Detached | Phase::Quarantined { .. } => (),
+            Phase::Detached | Phase::Quarantined { .. } | Phase::Shed { .. } => (),
             Phase::Joining { .. } => self.joining_live(cx, batch),
             Phase::Live(_) | Phase::Partial(_) if self.settled() => self.settled_live(cx, batch),
             Phase::Live(_)
@@ -168,7 +176,10 @@ impl Recovery {
             Phase::Verifying(_) | Phase::Replaying(_) | Phase::Snapshotting(_) => {
                 self.hold(cx, batch);
             }
-            Phase::Detached | Phase::Quarantined { .. } | Phase::Joining { .. } => (),
+            Phase::Detached
+            | Phase::Quarantined { .. }
+            | Phase::Shed { .. }
+            | Phase::Joining { .. } => (),
         }
     }
 
@@ -320,6 +331,7 @@ impl Recovery {
             | Phase::Partial(_)
             | Phase::Detached
             | Phase::Quarantined { .. }
+            | Phase::Shed { .. }
             | Phase::Joining { .. }
             | Phase::Verifying(_)
             | Phase::Replaying(_)

@@ -40,6 +40,7 @@ mod phase;
 mod planted;
 mod replay;
 mod settings;
+mod shed;
 mod snapshot;
 mod standing;
 mod timer;
@@ -182,6 +183,8 @@ impl Recovery {
             Input::Source(event) => self.source(&mut cx, event),
             Input::Finding(finding) => self.finding(&mut cx, finding),
             Input::Resync => self.resync(&mut cx),
+            Input::OverLimit => self.over_limit(&mut cx),
+            Input::Release => self.release(&mut cx),
             Input::DeadlineReached => self.deadline(&mut cx),
         }
         self.announce(&mut cx);
@@ -211,6 +214,11 @@ impl Recovery {
     /// What may be believed, and why it is no better: the last announcement.
     pub fn standing(&self) -> (TierTrust, TrustReason) {
         self.announced
+    }
+
+    /// Whether the source's replay was found to be of no use and is not asked at present.
+    pub fn replay_unusable(&self) -> bool {
+        self.replay_unusable_until.is_some_and(|until| until > self.now)
     }
 
     /// How many live batches wait.
@@ -257,7 +265,7 @@ impl Recovery {
                 assert!(self.lineage == Lineage::Empty, "Joining has an empty view");
                 assert!(self.held.is_empty(), "Joining holds nothing");
             }
-            Phase::Detached | Phase::Quarantined { .. } => {
+            Phase::Detached | Phase::Quarantined { .. } | Phase::Shed { .. } => {
                 assert!(self.held.is_empty(), "nothing is held without a stream");
             }
             Phase::Verifying(_) | Phase::Replaying(_) | Phase::Snapshotting(_) => (),

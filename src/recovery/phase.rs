@@ -12,6 +12,8 @@ pub(super) enum Phase {
     Detached,
     /// Two publishers answer under one name; everything is ignored until then.
     Quarantined { until: Tick },
+    /// Over a limit of this process: nothing is kept and nothing is read until it is released.
+    Shed { attached: bool },
     /// Attached, view empty, no proof yet that the first batch we see is the first one ever sent.
     Joining { ask_at: Tick },
     /// Reattached with the old view: the engine is asked whether it is the same life.
@@ -33,6 +35,8 @@ pub enum PhaseKind {
     Detached,
     /// Ignoring two publishers under one name.
     Quarantined,
+    /// Given up to keep the process within its limits.
+    Shed,
     /// Attached, nothing known.
     Joining,
     /// Reattached, lineage in doubt.
@@ -49,9 +53,10 @@ pub enum PhaseKind {
 
 impl PhaseKind {
     /// Every phase, in the order of the contract.
-    pub const ALL: [PhaseKind; 8] = [
+    pub const ALL: [PhaseKind; 9] = [
         PhaseKind::Detached,
         PhaseKind::Quarantined,
+        PhaseKind::Shed,
         PhaseKind::Joining,
         PhaseKind::Verifying,
         PhaseKind::Replaying,
@@ -65,6 +70,7 @@ impl PhaseKind {
         match self {
             PhaseKind::Detached => "detached",
             PhaseKind::Quarantined => "quarantined",
+            PhaseKind::Shed => "shed",
             PhaseKind::Joining => "joining",
             PhaseKind::Verifying => "verifying",
             PhaseKind::Replaying => "replaying",
@@ -79,9 +85,12 @@ impl PhaseKind {
         match self {
             // Nothing is believed of a stream that was just attached, so never straight to Live.
             PhaseKind::Detached => !matches!(next, PhaseKind::Live | PhaseKind::Replaying),
-            PhaseKind::Quarantined => {
-                matches!(next, PhaseKind::Quarantined | PhaseKind::Joining | PhaseKind::Detached)
-            }
+            PhaseKind::Quarantined => matches!(
+                next,
+                PhaseKind::Quarantined | PhaseKind::Joining | PhaseKind::Detached | PhaseKind::Shed
+            ),
+            // Released, a replica starts as one that was never attached.
+            PhaseKind::Shed => next == PhaseKind::Detached,
             // Verifying is about a kept view; it is entered from Detached alone.
             PhaseKind::Joining
             | PhaseKind::Replaying
@@ -98,6 +107,7 @@ impl Phase {
         match self {
             Phase::Detached => PhaseKind::Detached,
             Phase::Quarantined { .. } => PhaseKind::Quarantined,
+            Phase::Shed { .. } => PhaseKind::Shed,
             Phase::Joining { .. } => PhaseKind::Joining,
             Phase::Verifying(_) => PhaseKind::Verifying,
             Phase::Replaying(_) => PhaseKind::Replaying,
@@ -116,6 +126,7 @@ impl Phase {
             | Phase::Partial(_)
             | Phase::Detached
             | Phase::Quarantined { .. }
+            | Phase::Shed { .. }
             | Phase::Joining { .. }
             | Phase::Snapshotting(_) => None,
         }
@@ -133,6 +144,7 @@ impl Phase {
             | Phase::Partial(_)
             | Phase::Detached
             | Phase::Quarantined { .. }
+            | Phase::Shed { .. }
             | Phase::Joining { .. } => None,
         }
     }
@@ -140,7 +152,7 @@ impl Phase {
     /// The moment at which this phase must act.
     pub(super) fn deadline(&self) -> Option<Tick> {
         match self {
-            Phase::Detached => None,
+            Phase::Detached | Phase::Shed { .. } => None,
             Phase::Quarantined { until } => Some(*until),
             Phase::Joining { ask_at } => Some(*ask_at),
             Phase::Verifying(asking) | Phase::Replaying(asking) => Some(asking.ask.at()),

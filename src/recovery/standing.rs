@@ -57,6 +57,7 @@ impl Recovery {
         match &self.phase {
             Phase::Detached => none(TrustReason::Detached),
             Phase::Quarantined { .. } => none(TrustReason::TwoPublishers),
+            Phase::Shed { .. } => none(TrustReason::OverLimit),
             Phase::Joining { .. } => none(TrustReason::Joining),
             Phase::Verifying(_) => none(TrustReason::Verifying),
             Phase::Replaying(_) => none(self.doubt),
@@ -113,6 +114,7 @@ impl Recovery {
             Phase::Live(_) | Phase::Partial(_) => self.phase.open_attempt().is_none(),
             Phase::Detached
             | Phase::Quarantined { .. }
+            | Phase::Shed { .. }
             | Phase::Joining { .. }
             | Phase::Verifying(_)
             | Phase::Replaying(_)

@@ -63,7 +63,7 @@ impl Recovery {
             return;
         }
         match &self.phase {
-            Phase::Detached => (),
+            Phase::Detached | Phase::Shed { .. } => (),
             Phase::Quarantined { .. } => {
                 self.quarantine_until = None;
                 self.births.clear();

@@ -102,7 +102,8 @@ fn level(fact: Fact) -> Level {
         | Fact::SnapshotFailed
         | Fact::TwoPublishers
         | Fact::Anomaly
-        | Fact::ParkingOverflow => Level::Error,
+        | Fact::ParkingOverflow
+        | Fact::OverLimit => Level::Error,
         Fact::DigestMismatch(_)
         | Fact::Straddle(_)
         | Fact::Undecodable(_)
@@ -129,7 +130,8 @@ fn level(fact: Fact) -> Level {
         | Fact::Reattached
         | Fact::Flushed
         | Fact::ResyncAsked
-        | Fact::Restarted => Level::Info,
+        | Fact::Restarted
+        | Fact::Released => Level::Info,
         Fact::EndMarker
         | Fact::StaleEpoch
         | Fact::Duplicate(_)

@@ -53,6 +53,16 @@ pub mod name {
     pub const SOURCE_REPLAYS: &str = "kvbridge_source_replays_total";
     /// Replays that ended without an end marker.
     pub const SOURCE_REPLAYS_FAILED: &str = "kvbridge_source_replay_failures_total";
+    /// 1 while the alarm rings, else 0.
+    pub const ALARM: &str = "kvbridge_alarm";
+    /// Resident memory of the process.
+    pub const MEMORY: &str = "kvbridge_memory_bytes";
+    /// Above it the largest replica is given up.
+    pub const MEMORY_LIMIT: &str = "kvbridge_memory_limit_bytes";
+    /// Connections closed because there were too many.
+    pub const HTTP_REFUSED: &str = "kvbridge_http_connections_refused_total";
+    /// Requests that were not let in.
+    pub const HTTP_DENIED: &str = "kvbridge_http_denied_total";
     /// Index updates that wait.
     pub const INDEX_QUEUE: &str = "kvbridge_index_queue_updates";
     /// Match requests by outcome.
@@ -79,6 +89,8 @@ pub mod label {
     pub const STATE: &str = "state";
     /// A tier; unknown ones are `other`.
     pub const TIER: &str = "tier";
+    /// An alarm's name.
+    pub const ALARM: &str = "alarm";
     /// What came of a request.
     pub const OUTCOME: &str = "outcome";
 }
@@ -149,6 +161,8 @@ fn describe() {
         (name::SOURCE_REPLAYS_FAILED, "replays that ended without an end marker"),
         (name::MATCHES, "match requests"),
         (name::EVENTS_LAGGED, "envelopes that slow readers of events missed"),
+        (name::HTTP_REFUSED, "connections closed because there were too many"),
+        (name::HTTP_DENIED, "requests without the right to what they ask"),
         (name::EVENTS_READERS_REFUSED, "readers of events that were refused"),
     ] {
         metrics::describe_counter!(metric, text);
@@ -156,6 +170,9 @@ fn describe() {
     for (metric, text) in [
         (name::READINESS, "1 for the trust state the replica is in"),
         (name::VIEW_BLOCKS, "blocks in the view"),
+        (name::ALARM, "1 while the alarm rings"),
+        (name::MEMORY, "resident memory of the process"),
+        (name::MEMORY_LIMIT, "soft limit of the process"),
         (name::INDEX_QUEUE, "index updates that wait"),
     ] {
         metrics::describe_gauge!(metric, text);
@@ -322,6 +339,8 @@ pub struct Metrics {
     pub readers: EventReaders,
     /// See [`name::INDEX_QUEUE`].
     pub index_queue: Gauge,
+    /// See [`name::HTTP_DENIED`].
+    pub denied: Counter,
 }
 
 /// The handle of a replica's age, set at the moment of a scrape.
@@ -345,6 +364,7 @@ impl Metrics {
                 refused: counter!(name::EVENTS_READERS_REFUSED),
             },
             index_queue: gauge!(name::INDEX_QUEUE),
+            denied: counter!(name::HTTP_DENIED),
         }
     }
 }

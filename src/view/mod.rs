@@ -86,6 +86,11 @@ impl View {
         self.totals.device_copies
     }
 
+    /// How many distinct blocks are held, all tiers together: what memory grows with.
+    pub fn block_count(&self) -> u64 {
+        u64::try_from(self.blocks.len()).unwrap_or(u64::MAX)
+    }
+
     /// The block sizes of all links, smallest first. Empty while no store told any content.
     pub fn block_sizes(&self) -> Vec<u32> {
         self.totals.links.keys().copied().collect()

@@ -1,12 +1,12 @@
 //! A small language for dialogues. One line holds commands, separated by `;`.
 //!
-//! `attach` `detach` `overflow` `end_marker` `restarted` `resync` `finding` `wait 250` (ms; fires
-//! every deadline on the way) `live 5` `live 5b` (other bytes under the same seq) `live 5!` (body
-//! unreadable) `live 5?` (a store lost) `live 5~` (unknown tag) `live 5c` (the engine cleared)
-//! `live 5r` (a bridge cleared) `live 5@7` (epoch 7 on the wire) `live 5+3` (span 3) `live 5x`
-//! (reset told by a bridge, span 3) `live 5y` (the same with a snapshot object) · `batch …` the
-//! same forms inside the open answer · `end` `failed` `truncated` `intro 20 barrier 20` (resume 20,
-//! 3 records) `intro 20` `records 3` `snapshot_end` `busy` `unavailable`.
+//! `attach` `detach` `overflow` `end_marker` `restarted` `resync` `over_limit` `release` `finding`
+//! `wait 250` (ms; fires every deadline on the way) `live 5` `live 5b` (other bytes under the same
+//! seq) `live 5!` (body unreadable) `live 5?` (a store lost) `live 5~` (unknown tag) `live 5c` (the
+//! engine cleared) `live 5r` (a bridge cleared) `live 5@7` (epoch 7 on the wire) `live 5+3` (span
+//! 3) `live 5x` (reset told by a bridge, span 3) `live 5y` (the same with a snapshot object) ·
+//! `batch …` the same forms inside the open answer · `end` `failed` `truncated` `intro 20 barrier
+//! 20` (resume 20, 3 records) `intro 20` `records 3` `snapshot_end` `busy` `unavailable`.
 
 use std::fmt::Write as _;
 
@@ -120,6 +120,8 @@ impl Script {
             "end_marker" => Input::Source(SourceEvent::EndMarker),
             "restarted" => Input::Source(SourceEvent::Restarted),
             "resync" => Input::Resync,
+            "over_limit" => Input::OverLimit,
+            "release" => Input::Release,
             "finding" => Input::Finding(Finding::CountBelowZero),
             "live" => Input::Source(SourceEvent::Live(batch(rest))),
             "batch" => answer(AnswerPart::Batch(batch(rest))),

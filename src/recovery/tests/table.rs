@@ -1265,3 +1265,102 @@ fn resync() {
         "#]],
     );
 }
+
+/// Over a limit nothing is kept and nothing is read; released, the journal is asked from its start.
+#[test]
+fn over_limit() {
+    check(
+        vllm_like(),
+        "attach; live 0; live 1",
+        "over_limit; over_limit; live 2; release; release; wait 250; batch 0; batch 1; batch 2; live 3; end",
+        expect![[r#"
+            record over_limit
+            announce none (over_limit)
+            clear 1 OverLimit
+            record unattached
+            record released
+            announce none (joining)
+            request_replay 0
+            announce none (joined_late)
+            apply 0
+            apply 1
+            apply 2
+            request_replay 0
+        "#]],
+    );
+}
+
+/// An operator's resync brings it back too, and what is open is cancelled first.
+#[test]
+fn over_limit_ends_by_resync() {
+    check(
+        vllm_like(),
+        "attach; live 0; live 4",
+        "over_limit; batch 0; end; resync; live 5",
+        expect![[r#"
+            record over_limit
+            cancel
+            clear 1 OverLimit
+            announce none (over_limit)
+            record stale_answer
+            record stale_answer
+            record resync_asked
+            record released
+            announce none (joining)
+            record joined_late
+            request_replay 0
+            announce none (joined_late)
+        "#]],
+    );
+}
+
+/// A stream that broke meanwhile is waited for, and one that came back is used.
+#[test]
+fn released() {
+    check(
+        without_replay(),
+        "attach; live 5; live 6; over_limit",
+        "detach; release; attach; live 9; over_limit; detach; attach; release; live 12",
+        expect![[r#"
+            record released
+            announce none (detached)
+            announce none (joining)
+            record joined_late
+            record no_history
+            clear 1 Unproven
+            apply 9
+            announce lower_bound (joined_late)
+            record over_limit
+            announce none (over_limit)
+            clear 1 OverLimit
+            record released
+            announce none (joining)
+            record joined_late
+            record no_history
+            clear 1 Unproven
+            apply 12
+            announce lower_bound (joined_late)
+        "#]],
+    );
+}
+
+/// A life that began while nothing was read is still told by its numbers.
+#[test]
+fn a_restart_while_over_limit_is_a_new_epoch() {
+    check(
+        vllm_like(),
+        "attach; live 0; live 1; live 2; over_limit",
+        "detach; attach; release; live 0; live 1",
+        expect![[r#"
+            record released
+            announce none (joining)
+            record rollback
+            record new_epoch
+            clear 2 NewEpoch
+            record first_is_zero
+            apply 0
+            announce exact (contiguous)
+            apply 1
+        "#]],
+    );
+}

@@ -1,0 +1,19 @@
+//! What an operator is woken for: a registry of alarms, rules without a clock, a board that keeps
+//! them calm, and the task that looks every second.
+//!
+//! A rule says whether its condition holds now. The board raises an alarm when it held twice in a
+//! row and clears it when it has not held for [`CLEAR_AFTER_MS`]: one bad second wakes nobody, and
+//! a fault that comes and goes is one alarm. The registry, the metric and `docs/runbook.md` are
+//! held together by a test.
+
+mod board;
+mod registry;
+mod rules;
+mod watch;
+
+pub use board::{Board, CLEAR_AFTER_MS, Change, RAISE_AFTER};
+pub use registry::{About, Alarm, Severity};
+pub use rules::{
+    GAP_OPEN_MS, SILENT_MS, Sight, TRAFFIC_MIN, TRAFFIC_WINDOW_SECONDS, UNDECODABLE_MS, holds,
+};
+pub use watch::{Alarms, Raised, Watch};

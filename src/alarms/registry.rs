@@ -1,0 +1,150 @@
+//! PURE. Every alarm with what it means, where to look first and what to do.
+
+/// How soon somebody must look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Routing is worse than it could be; this working day.
+    Warning,
+    /// The cache signal of a replica is dead or cannot be believed; now.
+    Critical,
+}
+
+impl Severity {
+    /// The word shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
+}
+
+/// One way in which the cache signal of a replica can die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Alarm {
+    /// Requests come, events do not.
+    StreamSilent,
+    /// Missing batches do not come back.
+    GapOpen,
+    /// Something of the engine's batches cannot be read.
+    UndecodableEvents,
+    /// The view holds more than the engine's device can.
+    ViewOverCapacity,
+    /// The view was given up.
+    OverLimit,
+    /// The engine's journal does not answer.
+    ReplayUnusable,
+    /// Two engines answer under one name.
+    TwoPublishers,
+}
+
+/// What is told about an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Label of the metric, heading of the runbook.
+    pub name: &'static str,
+    /// How soon to look.
+    pub severity: Severity,
+    /// What is the case.
+    pub meaning: &'static str,
+    /// Where to look first.
+    pub first_look: &'static str,
+    /// What ends it.
+    pub action: &'static str,
+}
+
+impl Alarm {
+    /// All of them.
+    pub const ALL: [Alarm; 7] = [
+        Alarm::StreamSilent,
+        Alarm::GapOpen,
+        Alarm::UndecodableEvents,
+        Alarm::ViewOverCapacity,
+        Alarm::OverLimit,
+        Alarm::ReplayUnusable,
+        Alarm::TwoPublishers,
+    ];
+
+    /// What is told about it.
+    pub fn about(self) -> About {
+        match self {
+            Alarm::StreamSilent => About {
+                name: "stream_silent",
+                severity: Severity::Critical,
+                meaning: "routers ask for this model, and the engine has sent no batch for 30 s",
+                first_look: "kvbridge_source_connections_total and kvbridge tail on the engine's endpoint",
+                action: "check that the engine runs with KV events on and that the port is the event port",
+            },
+            Alarm::GapOpen => About {
+                name: "gap_open",
+                severity: Severity::Critical,
+                meaning: "batches are missing for over 10 s and the replay has not brought them",
+                first_look: "kvbridge_source_replay_failures_total and the replica's facts in the log",
+                action: "make the replay port reachable, or give the engine a longer journal, then resync",
+            },
+            Alarm::UndecodableEvents => About {
+                name: "undecodable_events",
+                severity: Severity::Critical,
+                meaning: "events of this engine could not be read in the last minute",
+                first_look: "kvbridge_batches_lossy_total by loss; kvbridge tail names the event and field",
+                action: "upgrade kvbridge for this engine release; list harmless types in ignore_tags",
+            },
+            Alarm::ViewOverCapacity => About {
+                name: "view_over_capacity",
+                severity: Severity::Critical,
+                meaning: "the view holds more blocks on the device than pool_blocks says there are",
+                first_look: "pool_blocks against the engine's own number of blocks",
+                action: "correct pool_blocks; if it is right the view holds ghosts: resync and report it",
+            },
+            Alarm::OverLimit => About {
+                name: "over_limit",
+                severity: Severity::Critical,
+                meaning: "the replica's view was given up because of view.blocks_max or the memory limit",
+                first_look: "kvbridge_memory_bytes against kvbridge_memory_limit_bytes, then view.blocks_max",
+                action: "raise the limit or move replicas to another kvbridge, then resync the replica",
+            },
+            Alarm::ReplayUnusable => About {
+                name: "replay_unusable",
+                severity: Severity::Warning,
+                meaning: "the replay port answers without batches: the next gap costs exact trust",
+                first_look: "the source's replay endpoint and the engine's replay buffer setting",
+                action: "name the right replay port, give the engine a journal, then resync",
+            },
+            Alarm::TwoPublishers => About {
+                name: "two_publishers",
+                severity: Severity::Critical,
+                meaning: "two engines answer under this replica's name; it is ignored for a while",
+                first_look: "which processes publish at the source's endpoint; a proxy in between",
+                action: "give each engine its own endpoint and instance, then resync",
+            },
+        }
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        self.about().name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_runbook_has_one_heading_for_each_alarm_and_says_what_the_registry_says() {
+        let runbook = include_str!("../../docs/runbook.md");
+        let headings: Vec<&str> =
+            runbook.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let names: Vec<&str> = Alarm::ALL.iter().map(|alarm| alarm.as_str()).collect();
+        assert_eq!(headings, names);
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        for alarm in Alarm::ALL {
+            let About { severity, meaning, first_look, action, .. } = alarm.about();
+            for text in [severity.as_str(), meaning, first_look, action] {
+                assert!(runbook.contains(text), "{} misses: {text}", alarm.as_str());
+            }
+        }
+    }
+}

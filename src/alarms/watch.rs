@@ -1,0 +1,244 @@
+//! SHELL. Looks at every replica once a second and says what rings: one gauge, one log line.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use kvbridge_schemas::ReplicaKey;
+use metrics::{Gauge, Label, gauge};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{Alarm, Board, Change, Sight, TRAFFIC_WINDOW_SECONDS};
+use crate::{
+    clock::Clock,
+    pipeline::{Fleet, ReplicaHandle},
+    recovery::Tick,
+    telemetry::{label, name},
+};
+
+/// Time between two looks; the unit of the traffic window too.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// An alarm that rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// Which.
+    pub alarm: Alarm,
+    /// Since when, unix ms.
+    pub since_ms: u64,
+}
+
+type Ringing = BTreeMap<ReplicaKey, Vec<Raised>>;
+
+/// What rings, and where match requests are counted. Cheap to clone.
+#[derive(Clone)]
+pub struct Alarms {
+    ringing: watch::Receiver<Ringing>,
+    /// Fixed by the fleet, so no request can make it grow.
+    matches: Arc<BTreeMap<String, AtomicU64>>,
+}
+
+impl Alarms {
+    /// What rings for one replica.
+    pub fn of(&self, key: &ReplicaKey) -> Vec<Raised> {
+        self.ringing.borrow().get(key).cloned().unwrap_or_default()
+    }
+
+    /// A match request for a model.
+    pub fn matched(&self, model: &str) {
+        if let Some(count) = self.matches.get(model) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is remembered of one replica.
+struct Watched {
+    board: Board,
+    gauges: Vec<(Alarm, Gauge)>,
+    undecodable_count: u64,
+    undecodable_at: Option<Tick>,
+}
+
+/// The task that looks.
+pub struct Watch {
+    fleet: Arc<Fleet>,
+    clock: Clock,
+    replicas: BTreeMap<ReplicaKey, Watched>,
+    ringing: watch::Sender<Ringing>,
+    matches: Arc<BTreeMap<String, AtomicU64>>,
+    /// Counts at the last looks, oldest first.
+    seen: BTreeMap<String, VecDeque<u64>>,
+}
+
+impl Watch {
+    /// A watch over a fleet, and what others see of it. All gauges show 0 from the start.
+    pub fn new(fleet: Arc<Fleet>, clock: Clock) -> (Watch, Alarms) {
+        let gauge_of = |key: &ReplicaKey, alarm: Alarm| {
+            let labels = vec![
+                Label::new(label::REPLICA, key.to_string()),
+                Label::new(label::ALARM, alarm.as_str()),
+            ];
+            let gauge = gauge!(name::ALARM, labels);
+            gauge.set(0.0);
+            (alarm, gauge)
+        };
+        let watched = |key: &ReplicaKey| Watched {
+            board: Board::default(),
+            gauges: Alarm::ALL.map(|alarm| gauge_of(key, alarm)).into(),
+            undecodable_count: 0,
+            undecodable_at: None,
+        };
+        let replicas = fleet.replicas().map(|(key, _)| (key.clone(), watched(key))).collect();
+        let models = fleet.replicas().map(|(_, handle)| handle.replica.model.clone());
+        let matches: Arc<BTreeMap<_, _>> =
+            Arc::new(models.map(|model| (model, AtomicU64::new(0))).collect());
+        let (ringing, seen_by_others) = watch::channel(Ringing::new());
+        let alarms = Alarms { ringing: seen_by_others, matches: Arc::clone(&matches) };
+        (Watch { fleet, clock, replicas, ringing, matches, seen: BTreeMap::new() }, alarms)
+    }
+
+    /// Looks until stopped.
+    pub async fn run(mut self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => self.look(self.clock.now(), Clock::unix_ms()),
+            }
+        }
+    }
+
+    /// One look at everything.
+    fn look(&mut self, now: Tick, unix_ms: u64) {
+        let traffic = self.traffic();
+        for (key, handle) in self.fleet.replicas() {
+            let Some(watched) = self.replicas.get_mut(key) else { continue };
+            let match_count = traffic.get(&handle.replica.model).copied().unwrap_or(0);
+            let sight = watched.sight(handle, (now, unix_ms), match_count);
+            for change in watched.board.look(now, &sight) {
+                watched.tell(key, change);
+                self.ringing.send_modify(|ringing| note(ringing, key, change, unix_ms));
+            }
+        }
+    }
+
+    /// Match requests of each model within the window that ends now.
+    fn traffic(&mut self) -> BTreeMap<String, u64> {
+        let mut traffic = BTreeMap::new();
+        for (model, count) in self.matches.iter() {
+            let count = count.load(Ordering::Relaxed);
+            let seen = self.seen.entry(model.clone()).or_default();
+            let oldest = seen.front().copied().unwrap_or(0);
+            traffic.insert(model.clone(), count.saturating_sub(oldest));
+            seen.push_back(count);
+            if seen.len() > TRAFFIC_WINDOW_SECONDS {
+                seen.pop_front();
+            }
+        }
+        traffic
+    }
+}
+
+impl Watched {
+    fn sight(&mut self, handle: &ReplicaHandle, time: (Tick, u64), match_count: u64) -> Sight {
+        let (now, unix_ms) = time;
+        let since = |at: Tick| now.0.saturating_sub(at.0);
+        let count = handle.signs.undecodable_count();
+        if count > self.undecodable_count {
+            self.undecodable_count = count;
+            self.undecodable_at = Some(now);
+        }
+        let status = handle.status.borrow();
+        Sight {
+            reason: status.reason,
+            reason_ms: unix_ms.saturating_sub(status.since_ms),
+            silent_ms: since(handle.signs.received_at()),
+            match_count,
+            undecodable_ms: self.undecodable_at.map(since),
+            device_copies: status.device_copies,
+            pool_blocks: handle.pool_blocks,
+            replay_unusable: handle.signs.replay_unusable(),
+        }
+    }
+
+    fn tell(&self, key: &ReplicaKey, change: Change) {
+        let (Change::Raised(alarm) | Change::Cleared(alarm)) = change;
+        let raised = matches!(change, Change::Raised(_));
+        let about = alarm.about();
+        if raised {
+            warn!(
+                replica = %key, alarm = about.name, severity = about.severity.as_str(),
+                meaning = about.meaning, first_look = about.first_look, "alarm raised"
+            );
+        } else {
+            info!(replica = %key, alarm = about.name, "alarm cleared");
+        }
+        if let Some((_, gauge)) = self.gauges.iter().find(|(of, _)| *of == alarm) {
+            gauge.set(if raised { 1.0 } else { 0.0 });
+        }
+    }
+}
+
+fn note(ringing: &mut Ringing, key: &ReplicaKey, change: Change, unix_ms: u64) {
+    let of = ringing.entry(key.clone()).or_default();
+    match change {
+        Change::Raised(alarm) => of.push(Raised { alarm, since_ms: unix_ms }),
+        Change::Cleared(alarm) => of.retain(|raised| raised.alarm != alarm),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvbridge_adapters_api::Loss;
+    use kvbridge_schemas::Replica;
+    use tokio::sync::{mpsc, watch};
+
+    use super::*;
+    use crate::pipeline::ReplicaStatus;
+
+    #[test]
+    fn silence_under_traffic_rings_and_a_batch_ends_it() {
+        let replica = Replica { model: "m".to_owned(), instance: "h:1".to_owned(), rank: 0 };
+        let (key, mut fleet) = (replica.key(), Fleet::new(1));
+        let (_status, status) = watch::channel(ReplicaStatus::starting());
+        let (commands, _driver) = mpsc::channel(1);
+        let signs: Arc<crate::pipeline::Signs> = Arc::default();
+        let handle = ReplicaHandle {
+            replica: Arc::new(replica),
+            status,
+            commands,
+            signs: Arc::clone(&signs),
+            pool_blocks: None,
+        };
+        fleet.add(key.clone(), handle);
+        let recorder = crate::telemetry::build_metrics().unwrap();
+        let render = recorder.handle();
+        let (mut watch, alarms) =
+            metrics::with_local_recorder(&recorder, || Watch::new(Arc::new(fleet), Clock::start()));
+        let silent = "kvbridge_alarm{replica=\"m.h=3A1.0\",alarm=\"stream_silent\"}";
+        assert!(render.render().contains(&format!("{silent} 0")), "{}", render.render());
+        alarms.matched("another model");
+        for second in 0..31_u64 {
+            alarms.matched("m");
+            watch.look(Tick(second * 1_000), second * 1_000);
+        }
+        assert!(alarms.of(&key).is_empty(), "one look is not enough");
+        watch.look(Tick(31_000), 31_000);
+        let raised = Raised { alarm: Alarm::StreamSilent, since_ms: 31_000 };
+        assert_eq!(alarms.of(&key), [raised]);
+        assert!(render.render().contains(&format!("{silent} 1")));
+        signs.received(Tick(32_000), Loss::Nothing);
+        for second in 32..62_u64 {
+            watch.look(Tick(second * 1_000), second * 1_000);
+        }
+        assert!(alarms.of(&key).is_empty(), "thirty seconds of calm end it");
+        assert!(render.render().contains(&format!("{silent} 0")));
+    }
+}
