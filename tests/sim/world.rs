@@ -311,7 +311,8 @@ impl World {
         Ok(findings)
     }
 
-    /// Whether an action tells of a proof: a batch where reconnects are seen, or an answer compared.
+    /// Whether an action tells of a proof: a batch where reconnects are seen, or an answer
+    /// compared.
     fn proves(&self, action: &Action) -> bool {
         match action {
             Action::Apply(_) => !self.engine.profile.unproven,
