@@ -1,5 +1,9 @@
 //! Deliberate mistakes for the simulator to catch. Without the feature `planted` none can be
 //! chosen.
+#![cfg_attr(
+    not(feature = "planted"),
+    expect(dead_code, unreachable_pub, reason = "only the simulator chooses one")
+)]
 
 use super::Recovery;
 
