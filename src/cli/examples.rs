@@ -10,7 +10,7 @@ Examples:
 Exit codes: 0 ok, 1 run-time error, 2 bad input or configuration, 3 condition not reached, 130 Ctrl-C";
 
 pub(super) const RUN: &str = "\
---replay, --model, --instance, --dp, --bind and --topic belong to the source before them.
+--replay, --model, --instance, --dp, --bind, --topic and --transport belong to the source before them.
 
 Examples:
   kvbridge run --vllm tcp://10.0.0.7:5557 --replay tcp://10.0.0.7:5558 --model llama --instance 10.0.0.7:8000 \\

@@ -18,7 +18,7 @@ pub struct SourceArgs {
 }
 
 /// Options of a source: name, placeholder, help.
-const OPTIONS: [(&str, &str, &str); 6] = [
+const OPTIONS: [(&str, &str, &str); 7] = [
     ("replay", "ENDPOINT", "Where its journal answers"),
     ("model", "NAME", "The served model's name, as routers say it"),
     (
@@ -28,6 +28,7 @@ const OPTIONS: [(&str, &str, &str); 6] = [
     ),
     ("dp", "N", "Data-parallel ranks, at port + r"),
     ("topic", "PREFIX", "ZeroMQ topic prefix"),
+    ("transport", "LIBRARY", "What reads its sockets: zeromq or, where built in, omq"),
     ("bind", "", "The engine connects to us"),
 ];
 
@@ -107,6 +108,7 @@ fn set(source: &mut SourceFile, name: &str, value: String) -> Result<(), Error> 
         "replay" => source.replay.replace(value).is_some(),
         "model" => source.model.replace(value).is_some(),
         "instance" => source.instance.replace(value).is_some(),
+        "transport" => source.transport.replace(value).is_some(),
         _ => source.topic.replace(value).is_some(),
     };
     if taken { Err(usage(format!("--{name} is given twice for one source\n"))) } else { Ok(()) }
@@ -145,7 +147,7 @@ mod tests {
     fn an_option_belongs_to_the_source_before_it() {
         let sources = parse(
             "--vllm tcp://a:1 --replay tcp://a:2 --model m --vllm tcp://b:1 --bind --dp 4 \
-             --vllm tcp://c:1 --replay tcp://c:2 --bind",
+             --transport zeromq --vllm tcp://c:1 --replay tcp://c:2 --bind",
         )
         .unwrap();
         let seen: Vec<_> = sources
@@ -160,6 +162,8 @@ mod tests {
                 (Some("tcp://c:1"), Some("tcp://c:2"), None, Some(true), None),
             ]
         );
+        let transports: Vec<_> = sources.iter().map(|s| s.transport.as_deref()).collect();
+        assert_eq!(transports, [None, Some("zeromq"), None]);
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub struct SourceFile {
     pub bind: Option<bool>,
     /// ZeroMQ topic prefix.
     pub topic: Option<String>,
+    /// The library that reads the sockets.
+    pub transport: Option<String>,
     /// Event tags that the operator knows to be harmless.
     pub ignore_tags: Option<Vec<String>>,
     /// How many blocks the engine's device holds.

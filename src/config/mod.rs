@@ -22,6 +22,7 @@ mod tests;
 
 use std::{net::SocketAddr, time::Duration};
 
+use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
 pub use endpoint::{Endpoint, EndpointError};
@@ -68,6 +69,8 @@ pub struct SourceConfig {
     pub bind: bool,
     /// ZeroMQ topic prefix; empty = everything.
     pub topic: String,
+    /// The library that reads the sockets.
+    pub transport: Transport,
     /// Event tags that the operator knows to be harmless.
     pub ignore_tags: Vec<String>,
     /// How many blocks the engine's device holds, when the operator tells.

@@ -61,7 +61,7 @@ fn every_problem_is_reported_at_once() {
         limits.frame_max: invalid type: integer `5`, expected a size with its unit, such as "64MiB" (kvbridge.toml)
         recovery.held_bytes: expected a size such as "64MiB", got "64" (kvbridge.toml)
         recovery.replay_deadline: expected a duration such as "250ms", got "5 parsecs" (kvbridge.toml)
-        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `replay`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `ignore_tags`, `pool_blocks` (kvbridge.toml)
+        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `replay`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks` (kvbridge.toml)
         sources[0].ignore_tags[1]: invalid type: integer `5`, expected a string (kvbridge.toml)
         surprise: unknown field `surprise`, expected one of `http`, `sources`, `bus`, `index`, `view`, `recovery`, `limits`, `state`, `sinks` (kvbridge.toml)
         http.listen: expected an address such as 127.0.0.1:8090, got "nowhere" (kvbridge.toml)
@@ -138,6 +138,21 @@ fn ranks_follow_each_other_and_no_replica_is_named_twice() {
     .assert_debug_eq(&seen);
     let twice = format!("{text}{text}");
     assert!(problems(&twice, &[]).contains("sources[1]: two sources speak of replica default.h"));
+}
+
+#[test]
+fn transport_is_one_of_this_build() {
+    let of = |name: &str| {
+        format!("[[sources]]\nengine = \"vllm\"\nendpoint = \"tcp://h:1\"\ntransport = \"{name}\"")
+    };
+    assert_eq!(loaded(&of("zeromq"), &[]).sources[0].transport, Transport::Zeromq);
+    expect![[r#"sources[0].transport: expected zeromq or omq, got "nng" (kvbridge.toml)"#]]
+        .assert_eq(&problems(&of("nng"), &[]));
+    #[cfg(feature = "omq")]
+    assert_eq!(loaded(&of("omq"), &[]).sources[0].transport, Transport::Omq);
+    #[cfg(not(feature = "omq"))]
+    expect![[r#"sources[0].transport: is not compiled into this program (cargo feature omq), got "omq" (kvbridge.toml)"#]]
+        .assert_eq(&problems(&of("omq"), &[]));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
+use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
 use super::{
@@ -91,6 +92,7 @@ impl Check<'_> {
     /// One entry, one [`SourceConfig`] for each of its ranks.
     fn source(&mut self, path: &str, file: &SourceFile) -> Vec<SourceConfig> {
         let engine = self.engine(path, file.engine.as_deref());
+        let transport = self.transport(path, file.transport.as_deref());
         let bind = file.bind.unwrap_or(false);
         let endpoint = match &file.endpoint {
             Some(text) => self.endpoint(&format!("{path}.endpoint"), text, bind),
@@ -115,7 +117,9 @@ impl Check<'_> {
                 self.note(&format!("{path}.{field}"), "must not be empty");
             }
         }
-        let (Some(engine), Some(endpoint)) = (engine, endpoint) else { return Vec::new() };
+        let (Some(engine), Some(transport), Some(endpoint)) = (engine, transport, endpoint) else {
+            return Vec::new();
+        };
         if endpoint.host == "*" && file.instance.is_none() {
             let message = "is missing: a bound endpoint does not tell whom a router sends to";
             self.note(&format!("{path}.instance"), message);
@@ -140,6 +144,7 @@ impl Check<'_> {
                     replay: rank_replay,
                     bind,
                     topic: file.topic.clone().unwrap_or_default(),
+                    transport,
                     ignore_tags: file.ignore_tags.clone().unwrap_or_default(),
                     pool_blocks: file.pool_blocks,
                 })
@@ -158,6 +163,17 @@ impl Check<'_> {
             None => self.note(&path, format!("is missing, expected one of {known}")),
         }
         None
+    }
+
+    fn transport(&mut self, path: &str, name: Option<&str>) -> Option<Transport> {
+        let Some(name) = name else { return Some(Transport::default()) };
+        match name.parse::<Transport>() {
+            Ok(transport) => Some(transport),
+            Err(error) => {
+                self.note(&format!("{path}.transport"), format!("{error}, got {name:?}"));
+                None
+            }
+        }
     }
 
     fn endpoint(&mut self, path: &str, text: &str, bind: bool) -> Option<Endpoint> {

@@ -119,6 +119,7 @@ mod vllm {
         let link = if config.bind { Link::Bind(endpoint) } else { Link::Connect(endpoint) };
         let mut subscribe = SubscribeSettings::new(link);
         subscribe.topic.clone_from(&config.topic);
+        subscribe.transport = config.transport;
         subscribe.retry = RetrySettings { first: limits.reconnect_min, max: limits.reconnect_max };
         subscribe.frame_bytes_max = usize::try_from(limits.frame_bytes_max).unwrap_or(usize::MAX);
         subscribe.queue.count_max =
@@ -131,6 +132,7 @@ mod vllm {
         let frame_bytes_max = subscribe.frame_bytes_max;
         let replay = of.replay.as_ref().map(|endpoint| {
             let mut replay = ReplaySettings::new(endpoint.to_string());
+            replay.transport = of.transport;
             replay.frame_bytes_max = frame_bytes_max;
             // The state machine waits as long; a shorter wait here would cut its answer.
             replay.progress_timeout = config.recovery.replay_deadline;

@@ -49,6 +49,8 @@ pub mod name {
     pub const SOURCE_ATTACHED: &str = "kvbridge_source_connections_total";
     /// Live connections that could not be made.
     pub const SOURCE_CONNECT_FAILED: &str = "kvbridge_source_connection_failures_total";
+    /// Live connections that ended by a reset or by bytes that are not the protocol.
+    pub const SOURCE_RECEIVE_FAILED: &str = "kvbridge_source_receive_failures_total";
     /// Replay requests started.
     pub const SOURCE_REPLAYS: &str = "kvbridge_source_replays_total";
     /// Replays that ended without an end marker.
@@ -157,6 +159,10 @@ fn describe() {
         (name::SOURCE_OVERFLOWED, "live messages dropped because our queue was full"),
         (name::SOURCE_ATTACHED, "live connections made"),
         (name::SOURCE_CONNECT_FAILED, "live connections that could not be made"),
+        (
+            name::SOURCE_RECEIVE_FAILED,
+            "live connections that ended by a reset or by bytes that are not the protocol",
+        ),
         (name::SOURCE_REPLAYS, "replay requests started"),
         (name::SOURCE_REPLAYS_FAILED, "replays that ended without an end marker"),
         (name::MATCHES, "match requests"),

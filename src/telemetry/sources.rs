@@ -34,6 +34,7 @@ impl SourceMetrics {
             of(name::SOURCE_OVERFLOWED, |counters| &counters.overflowed),
             of(name::SOURCE_ATTACHED, |counters| &counters.attached),
             of(name::SOURCE_CONNECT_FAILED, |counters| &counters.connect_failed),
+            of(name::SOURCE_RECEIVE_FAILED, |counters| &counters.receive_failed),
             of(name::SOURCE_REPLAYS, |counters| &counters.replays),
             of(name::SOURCE_REPLAYS_FAILED, |counters| &counters.replays_failed),
         ];

@@ -19,6 +19,9 @@ the last. The first line on stdout is {"event":"ready","ports":[...]}, one port 
   rst_sub    resets after the subscription
   ping       one batch, then a PING command
   error      one batch, then an ERROR command
+  bombN      one batch, then the header of a frame of 2^N bytes and no more
+  more       one batch, then frames that each say another one follows, without end
+  router_bombN  says it is a ROUTER and sends that header alone
   two_frames  a message of two frames, then as good
   good10     ten batches, then closes
 """
@@ -43,10 +46,10 @@ def command(body):
     return b"\x04" + bytes([len(body)]) + body
 
 
-def ready():
+def ready(kind):
     def prop(name, value):
         return bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
-    return command(b"\x05READY" + prop(b"Socket-Type", b"PUB") + prop(b"Identity", b""))
+    return command(b"\x05READY" + prop(b"Socket-Type", kind) + prop(b"Identity", b""))
 
 
 def message(*frames):
@@ -102,7 +105,7 @@ def handshake(conn, mode):
         reset(conn)
         return False
     receive_frame(conn)
-    conn.sendall(ready())
+    conn.sendall(ready(b"ROUTER" if mode.startswith("router_") else b"PUB"))
     if mode == "rst_ready":
         reset(conn)
         return False
@@ -126,6 +129,17 @@ def stream(conn, mode):
         conn.sendall(batch(0) + command(b"\x05ERROR\x03bad"))
         time.sleep(1)
         return
+    if "bomb" in mode:
+        if not mode.startswith("router_"):
+            conn.sendall(batch(0))
+            time.sleep(0.05)
+        conn.sendall(b"\x02" + struct.pack(">Q", 1 << int(mode.split("bomb")[1])))
+        time.sleep(3)
+        return
+    if mode == "more":
+        conn.sendall(batch(0))
+        while True:
+            conn.sendall((b"\x01\xff" + b"m" * 255) * 1000)
     if mode == "two_frames":
         conn.sendall(message(b"topic", b"body"))
     seq = 0

@@ -11,10 +11,15 @@
 //! - [`mod@source`]: both as one stream of source events.
 //! - [`mod@serve`]: PUB, journal and replay ROUTER.
 //!
-//! # What the library cannot survive
+//! The sockets of a client are behind one trait with two implementations, chosen at run time:
+//! [`Transport::Zeromq`], the default, and with the feature `omq` `Transport::Omq`.
+//! `docs/adr/0010-two-zeromq-transports.md` says when to use which.
+//!
+//! # What the default transport cannot survive
 //!
 //! Measured against `zeromq` 0.7.0. An endpoint is a trust boundary: put only engines you run
-//! behind it.
+//! behind it. Under `omq` the first two, PING and the silent peer
+//! of a bound socket do no harm; the rest holds for both or was not tried.
 //!
 //! - **A frame header that announces 2^36 bytes or more aborts the process** ("memory allocation
 //!   failed"); it cannot be caught. It takes a peer that speaks the greeting, so a wrong port does
@@ -52,6 +57,7 @@ mod retry;
 pub mod serve;
 pub mod source;
 pub mod subscribe;
+mod transport;
 
 pub use counters::Counters;
 pub use fifo::QueueLimits;
@@ -61,3 +67,4 @@ pub use retry::RetrySettings;
 pub use serve::{Faults, Framing, ServeError, ServeSettings, Server};
 pub use source::{Decode, Decoded, ZmqSettings, ZmqSource};
 pub use subscribe::{DetachReason, Link, SubscribeSettings, Subscriber, WireEvent};
+pub use transport::{Transport, TransportError};

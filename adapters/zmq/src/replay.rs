@@ -1,29 +1,28 @@
 //! The replay client: one fresh DEALER per request, read by a task of its own into a bounded spool.
 //!
 //! The protocol has no end of range, no error reply and no acknowledgement: a malformed request is
-//! answered with nothing, a ROUTER drops silently when our pipe is full, and the library's DEALER
-//! does not reconnect. So a request owns its socket and its deadlines, reads as fast as it can, and
+//! answered with nothing, a ROUTER drops silently when our pipe is full, and a DEALER that reconnects
+//! asks nothing again. So a request owns its socket and its deadlines, reads as fast as it can, and
 //! every way it can end is said. A REQ would get the first reply only; it is never used.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt, channel::mpsc};
 use kvbridge_adapters_api::Attempt;
 use tokio::{
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
 };
 use tracing::debug;
-use zeromq::{
-    DealerSocket, Socket, SocketEvent, SocketOptions, SocketRecv, SocketSend, ZmqMessage,
-};
 
+#[cfg(feature = "omq")]
+use crate::transport::by_omq;
 use crate::{
     counters::Counters,
     fifo::{CloseOnDrop, Fifo, QueueLimits},
     frame::{FRAME_BYTES_MAX, FrameError, ReplayFrame, SeqFrame, parse_replay},
-    subscribe::CONNECT_TIMEOUT,
+    subscribe::{CONNECT_TIMEOUT, DetachReason},
+    transport::{RequestSocket, SocketLimits, Transport, by_zeromq},
 };
 
 /// No reply for so long ends the request. An idle engine looks for requests every 100 ms; a busy
@@ -41,6 +40,8 @@ pub const SPOOL_LIMITS: QueueLimits =
 pub struct ReplaySettings {
     /// The engine's ROUTER.
     pub endpoint: String,
+    /// The library that asks.
+    pub transport: Transport,
     /// Bounds TCP connect, greeting and READY together; also how soon a wrong port is known.
     pub connect_timeout: Duration,
     /// See [`PROGRESS_TIMEOUT`].
@@ -56,6 +57,7 @@ impl ReplaySettings {
     pub fn new(endpoint: impl Into<String>) -> ReplaySettings {
         ReplaySettings {
             endpoint: endpoint.into(),
+            transport: Transport::default(),
             connect_timeout: CONNECT_TIMEOUT,
             progress_timeout: PROGRESS_TIMEOUT,
             frame_bytes_max: FRAME_BYTES_MAX,
@@ -154,7 +156,12 @@ impl ReplayClient {
             spool: Arc::clone(&spool),
             start,
         };
-        self.open = Some(OpenRequest { attempt, spool, task: tokio::spawn(request.run()) });
+        let task = match request.settings.transport {
+            Transport::Zeromq => tokio::spawn(request.run::<by_zeromq::Request>()),
+            #[cfg(feature = "omq")]
+            Transport::Omq => tokio::spawn(request.run::<by_omq::Request>()),
+        };
+        self.open = Some(OpenRequest { attempt, spool, task });
     }
 
     /// Stops reading; what was read is thrown away.
@@ -184,9 +191,9 @@ struct Request {
 }
 
 impl Request {
-    async fn run(self) {
+    async fn run<S: RequestSocket>(self) {
         let _close = CloseOnDrop(Arc::clone(&self.spool));
-        let last = match self.read_all().await {
+        let last = match self.read_all::<S>().await {
             Ok(()) => ReplayPart::End,
             Err(reason) => {
                 Counters::one(&self.counters.replays_failed);
@@ -199,12 +206,15 @@ impl Request {
 
     /// Ok = the end marker came. The socket is closed when this returns, so a ROUTER whose answer
     /// is no longer wanted stops being read at once.
-    async fn read_all(&self) -> Result<(), ReplayFailure> {
-        let (mut socket, mut monitor) = self.ask().await?;
+    async fn read_all<S: RequestSocket>(&self) -> Result<(), ReplayFailure> {
+        let mut socket: S = self.ask().await?;
         let mut deadline = Instant::now() + self.settings.progress_timeout;
         loop {
-            let next = timeout_at(deadline, receive(&mut socket, &mut monitor)).await;
-            let frames = next.map_err(|_| self.silent())??;
+            let next = timeout_at(deadline, socket.recv()).await;
+            let frames = next.map_err(|_| self.silent())?.map_err(|reason| match reason {
+                DetachReason::ReceiveFailed => ReplayFailure::Receive,
+                DetachReason::Closed | DetachReason::Idle => ReplayFailure::Closed,
+            })?;
             let frame = parse_replay(frames, self.settings.frame_bytes_max).map_err(|error| {
                 Counters::one(&self.counters.malformed);
                 ReplayFailure::Malformed(error)
@@ -218,21 +228,21 @@ impl Request {
     }
 
     /// A fresh socket with the request sent.
-    async fn ask(&self) -> Result<(DealerSocket, mpsc::Receiver<SocketEvent>), ReplayFailure> {
-        let mut options = SocketOptions::default();
-        options.connect_timeout(self.settings.connect_timeout);
-        let mut socket = DealerSocket::with_options(options);
-        let monitor = socket.monitor();
-        if let Err(error) = socket.connect(&self.settings.endpoint).await {
+    async fn ask<S: RequestSocket>(&self) -> Result<S, ReplayFailure> {
+        let limits = SocketLimits {
+            connect_timeout: self.settings.connect_timeout,
+            frame_bytes_max: self.settings.frame_bytes_max,
+        };
+        let mut socket = S::open(&self.settings.endpoint, limits).await.map_err(|error| {
             debug!(%error, "replay socket cannot connect");
-            return Err(ReplayFailure::Connect);
-        }
+            ReplayFailure::Connect
+        })?;
         // Exactly two frames: with the identity the ROUTER adds that makes three, and an engine
         // ignores a request of any other count without a reply.
-        let mut request = ZmqMessage::from(Bytes::new());
-        request.push_back(Bytes::copy_from_slice(&self.start.to_be_bytes()));
-        match timeout(self.settings.connect_timeout, socket.send(request)).await {
-            Ok(Ok(())) => Ok((socket, monitor)),
+        let start = Bytes::copy_from_slice(&self.start.to_be_bytes());
+        let sent = socket.send([Bytes::new(), start]);
+        match timeout(self.settings.connect_timeout, sent).await {
+            Ok(Ok(())) => Ok(socket),
             Ok(Err(_)) | Err(_) => Err(ReplayFailure::Send),
         }
     }
@@ -250,25 +260,5 @@ impl Request {
     fn silent(&self) -> ReplayFailure {
         let waited_ms = self.settings.progress_timeout.as_millis();
         ReplayFailure::Silent { waited_ms: u64::try_from(waited_ms).unwrap_or(u64::MAX) }
-    }
-}
-
-async fn receive(
-    socket: &mut DealerSocket,
-    monitor: &mut mpsc::Receiver<SocketEvent>,
-) -> Result<Vec<Bytes>, ReplayFailure> {
-    loop {
-        tokio::select! {
-            // Replies first: those already here were sent before the peer closed. After a close the
-            // library's `recv` waits for ever, so the monitor has to tell.
-            biased;
-            message = socket.recv() => {
-                return message.map(ZmqMessage::into_vec).map_err(|_| ReplayFailure::Receive);
-            }
-            event = monitor.next() => match event {
-                Some(SocketEvent::Disconnected(_)) | None => return Err(ReplayFailure::Closed),
-                Some(_) => (),
-            },
-        }
     }
 }

@@ -1,11 +1,13 @@
 //! One supervised live subscription: connect, read, notice loss, connect again.
 //!
-//! The library's SUB socket alone can stay deaf for ever: a peer that resets right after its READY
+//! The `zeromq` crate's SUB socket alone can stay deaf for ever: a peer that resets right after its READY
 //! left `connect` with Ok and nothing ever arriving in 15 of 20 runs, and a peer that accepts and
 //! is silent blocked its reconnect until that peer closed. So a socket lives for one connection
 //! only: connect first, subscribe after (a dead peer is then an error and not silence), and any
 //! error or disconnect drops the socket. The read task never waits for the consumer, so a slow
 //! consumer shows as a marker in the queue instead of silent drops at the engine.
+//!
+//! All of that is above the trait of `transport`, so it holds for every library.
 
 use std::{
     future::pending,
@@ -13,21 +15,23 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, channel::mpsc};
+use bytes::Bytes;
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 use tracing::{debug, info, warn};
-use zeromq::{Socket, SocketEvent, SocketOptions, SocketRecv, SubSocket, ZmqMessage, ZmqResult};
 
+#[cfg(feature = "omq")]
+use crate::transport::by_omq;
 use crate::{
     counters::Counters,
     fifo::QueueLimits,
     frame::{FRAME_BYTES_MAX, FrameError, LiveFrame, parse_live},
     live_queue::{CloseLive, LiveQueue},
     retry::{Retry, RetrySettings},
+    transport::{LiveSocket, SocketError, SocketLimits, Transport, by_zeromq},
 };
 
 /// Bounds TCP connect, greeting and READY together, and the subscribe that follows. A handshake in
@@ -56,6 +60,8 @@ pub enum Link {
 pub struct SubscribeSettings {
     /// The one endpoint.
     pub link: Link,
+    /// The library that reads it.
+    pub transport: Transport,
     /// Prefix of the topics wanted; empty = all.
     pub topic: String,
     /// See [`CONNECT_TIMEOUT`].
@@ -66,7 +72,7 @@ pub struct SubscribeSettings {
     /// silent for ever; only this or a replay probe notices.
     /// Not for a bound socket: it has nobody to connect to.
     pub idle_recycle: Option<Duration>,
-    /// Larger frames are malformed.
+    /// Larger frames are malformed, or end the connection unread where the transport can.
     pub frame_bytes_max: usize,
     /// What waits for the consumer.
     pub queue: QueueLimits,
@@ -77,6 +83,7 @@ impl SubscribeSettings {
     pub fn new(link: Link) -> SubscribeSettings {
         SubscribeSettings {
             link,
+            transport: Transport::default(),
             topic: String::new(),
             connect_timeout: CONNECT_TIMEOUT,
             retry: RetrySettings::default(),
@@ -137,7 +144,11 @@ impl Subscriber {
         let (bound_tx, bound) = watch::channel(None);
         let reader =
             Reader { settings, counters, queue: Arc::clone(&queue), bound: bound_tx, failures: 0 };
-        let task = tokio::spawn(reader.run());
+        let task = match reader.settings.transport {
+            Transport::Zeromq => tokio::spawn(reader.run::<by_zeromq::Live>()),
+            #[cfg(feature = "omq")]
+            Transport::Omq => tokio::spawn(reader.run::<by_omq::Live>()),
+        };
         Subscriber { queue, bound, task }
     }
 
@@ -175,20 +186,18 @@ struct Reader {
 }
 
 impl Reader {
-    async fn run(mut self) {
+    async fn run<S: LiveSocket>(mut self) {
         let _close = CloseLive(Arc::clone(&self.queue));
         let mut retry = Retry::new(self.settings.retry);
         loop {
-            match self.open().await {
-                Ok((mut socket, mut monitor)) => {
+            match self.open::<S>().await {
+                Ok(socket) => {
                     let opened = Instant::now();
                     let frames_before = self.counters.frames.load(Ordering::Relaxed);
-                    let reason = self.read(&mut socket, &mut monitor).await;
-                    // Dropped at once: inside the first 100 ms the library's own reconnect still
-                    // sleeps and can be stopped; inside a handshake it can not.
-                    drop(socket);
-                    self.queue.detached(reason);
-                    info!(?reason, "live stream detached");
+                    // The socket is dropped with it: inside the first 100 ms a library's own
+                    // reconnect still sleeps and can be stopped; inside a handshake it can not.
+                    let reason = self.read(socket).await;
+                    self.detached(reason);
                     let frames = self.counters.frames.load(Ordering::Relaxed) - frames_before;
                     if frames > 0 || opened.elapsed() >= GOOD_CONNECTION {
                         retry.reset();
@@ -201,39 +210,23 @@ impl Reader {
     }
 
     /// Opens a socket for one connection and says Attached.
-    async fn open(&mut self) -> ZmqResult<(SubSocket, mpsc::Receiver<SocketEvent>)> {
-        let mut options = SocketOptions::default();
-        options.connect_timeout(self.settings.connect_timeout);
-        let mut socket = SubSocket::with_options(options);
-        let monitor = socket.monitor();
-        match &self.settings.link {
-            Link::Connect(endpoint) => {
-                socket.connect(endpoint).await?;
-                // After connect: with no subscription remembered the library registers the peer in
-                // every case, and a peer that has gone is an error here.
-                self.subscribe(&mut socket).await?;
-            }
-            Link::Bind(endpoint) => {
-                self.subscribe(&mut socket).await?;
-                let bound = socket.bind(&bindable(endpoint)).await?;
-                self.bound.send_replace(Some(bound.to_string()));
-            }
+    async fn open<S: LiveSocket>(&mut self) -> Result<S, SocketError> {
+        let limits = SocketLimits {
+            connect_timeout: self.settings.connect_timeout,
+            frame_bytes_max: self.settings.frame_bytes_max,
+        };
+        let socket = S::open(&self.settings.link, &self.settings.topic, limits).await?;
+        if let Some(bound) = socket.bound() {
+            self.bound.send_replace(Some(bound.to_owned()));
         }
         Counters::one(&self.counters.attached);
         info!(failures = self.failures, "live stream attached");
         self.failures = 0;
         self.queue.attached();
-        Ok((socket, monitor))
+        Ok(socket)
     }
 
-    async fn subscribe(&self, socket: &mut SubSocket) -> ZmqResult<()> {
-        let subscribed = socket.subscribe(&self.settings.topic);
-        timeout(self.settings.connect_timeout, subscribed)
-            .await
-            .map_err(|_| zeromq::ZmqError::Other("subscribe timed out"))?
-    }
-
-    fn open_failed(&mut self, error: &zeromq::ZmqError) {
+    fn open_failed(&mut self, error: &SocketError) {
         Counters::one(&self.counters.connect_failed);
         self.failures = self.failures.saturating_add(1);
         // One line per outage; its end names the number of attempts.
@@ -244,53 +237,40 @@ impl Reader {
         }
     }
 
+    fn detached(&self, reason: DetachReason) {
+        if reason == DetachReason::ReceiveFailed {
+            Counters::one(&self.counters.receive_failed);
+        }
+        self.queue.detached(reason);
+        info!(?reason, "live stream detached");
+    }
+
     /// Reads until the connection is over.
-    async fn read(
-        &self,
-        socket: &mut SubSocket,
-        monitor: &mut mpsc::Receiver<SocketEvent>,
-    ) -> DetachReason {
+    async fn read<S: LiveSocket>(&self, mut socket: S) -> DetachReason {
         let bound = matches!(self.settings.link, Link::Bind(_));
         let recycle = self.settings.idle_recycle.filter(|_| !bound);
         loop {
-            let lost = tokio::select! {
-                // The monitor first: the library reconnects by itself after 100 ms, and a task that
-                // slept through it must see the loss before a frame of the new connection.
+            let received = tokio::select! {
                 biased;
-                event = monitor.next() => match event {
-                    Some(SocketEvent::Disconnected(_)) => Some(DetachReason::Closed),
-                    Some(_) => None,
-                    None => return DetachReason::Closed,
-                },
-                message = socket.recv() => match message {
-                    Ok(message) => {
-                        self.receive(message);
-                        None
-                    }
-                    Err(error) => {
-                        debug!(%error, "live stream receive failed");
-                        Some(DetachReason::ReceiveFailed)
-                    }
-                },
+                received = socket.recv() => received,
                 () = idle(recycle) => return DetachReason::Idle,
             };
-            match lost {
-                None => (),
+            match received {
+                Ok(message) => self.receive(message),
                 // A bound socket outlives its peers: others may be connected, and the next one is
                 // let in without our doing. We say what we saw and go on.
-                Some(reason) if bound => {
-                    self.queue.detached(reason);
+                Err(reason) if bound => {
+                    self.detached(reason);
                     self.queue.attached();
                 }
-                Some(reason) => return reason,
+                Err(reason) => return reason,
             }
         }
     }
 
-    fn receive(&self, message: ZmqMessage) {
+    fn receive(&self, frames: Vec<Bytes>) {
         Counters::one(&self.counters.frames);
-        let frames = message.into_vec();
-        Counters::add(&self.counters.bytes, frames.iter().map(bytes::Bytes::len).sum());
+        Counters::add(&self.counters.bytes, frames.iter().map(Bytes::len).sum());
         match parse_live(frames, self.settings.frame_bytes_max) {
             Ok(frame) => self.queue.frame(frame, &self.counters),
             Err(reason) => {
@@ -312,7 +292,7 @@ async fn idle(after: Option<Duration>) {
     }
 }
 
-/// The library knows no `*` host.
+/// Not every library knows a `*` host.
 pub(crate) fn bindable(endpoint: &str) -> String {
     endpoint.replacen("tcp://*:", "tcp://0.0.0.0:", 1)
 }

@@ -5,12 +5,29 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use kvbridge_adapters_api::Attempt;
 use kvbridge_adapters_zmq::{
-    Counters, Faults, Framing, Link, QueueLimits, ReplayFailure, ReplayPart, ReplaySettings,
-    ServeSettings, Server, SubscribeSettings, Subscriber,
+    Counters, Faults, Framing, QueueLimits, ReplayFailure, ReplayPart, ServeSettings, Server,
+    Subscriber, Transport,
 };
 use tokio::time::Instant;
 
-use crate::support::{client, expect_live, hasty, next, replay, soon, subscribe, within};
+use crate::support::{
+    asking, client, connecting, expect_live, hasty, next, on_every_transport, replay, soon, spawn,
+    subscribe, within,
+};
+
+on_every_transport!(
+    live_then_restart_on_the_same_port,
+    topic_is_a_prefix,
+    replay_in_both_framings,
+    faults_of_the_field,
+    overflow_leaves_one_marker_in_place,
+    idle_connection_is_recycled_when_asked_for,
+    nothing_listens_on_the_replay_port,
+    replay_port_of_the_live_stream_fails_at_once,
+    new_request_replaces_the_open_one,
+    full_spool_ends_the_request_after_what_it_holds,
+    peer_that_dies_mid_replay_is_a_failure,
+);
 
 async fn server(settings: ServeSettings) -> Server {
     soon(Server::bind(settings)).await.unwrap()
@@ -22,10 +39,9 @@ fn publish(server: &Server, seqs: std::ops::Range<u64>) {
     }
 }
 
-#[tokio::test]
-async fn live_then_restart_on_the_same_port() {
+async fn live_then_restart_on_the_same_port(transport: Transport) {
     let first = server(ServeSettings::default()).await;
-    let mut live = subscribe(first.live());
+    let mut live = subscribe(first.live(), transport);
     soon(first.wait_subscribers(1)).await.unwrap();
     publish(&first, 0..3);
     assert_eq!(next(&mut live).await, "attached");
@@ -41,13 +57,12 @@ async fn live_then_restart_on_the_same_port() {
     expect_live(&mut live, 0..2).await;
 }
 
-#[tokio::test]
-async fn topic_is_a_prefix() {
+async fn topic_is_a_prefix(transport: Transport) {
     let server = server(ServeSettings { topic: "kv@a".into(), ..ServeSettings::default() }).await;
     let with_topic = |topic: &str| {
-        let mut settings = SubscribeSettings::new(Link::Connect(server.live().to_owned()));
+        let mut settings = connecting(server.live(), transport);
         topic.clone_into(&mut settings.topic);
-        Subscriber::spawn(settings, Arc::new(Counters::default()))
+        spawn(settings)
     };
     let (mut wanted, mut other) = (with_topic("kv@"), with_topic("kv@b"));
     soon(server.wait_subscribers(2)).await.unwrap();
@@ -59,13 +74,12 @@ async fn topic_is_a_prefix() {
     assert!(more.is_err(), "a message of another topic came");
 }
 
-#[tokio::test]
-async fn replay_in_both_framings() {
+async fn replay_in_both_framings(transport: Transport) {
     for framing in [Framing::Plain, Framing::WithTopic] {
         let settings = ServeSettings { framing, topic: "kv".into(), ..ServeSettings::default() };
         let server = server(settings).await;
         publish(&server, 0..10);
-        let mut client = hasty(server.replay());
+        let mut client = hasty(server.replay(), transport);
         let (seqs, bytes, last) = replay(&mut client, 4).await;
         assert_eq!((seqs, bytes, last), ((4..10).collect(), 6 * 9, ReplayPart::End));
         let (seqs, _, last) = replay(&mut client, 99).await;
@@ -73,19 +87,18 @@ async fn replay_in_both_framings() {
     }
 }
 
-#[tokio::test]
-async fn faults_of_the_field() {
+async fn faults_of_the_field(transport: Transport) {
     let faults =
         Faults { withheld: [1].into(), burnt: [2].into(), unjournaled: [3].into(), end_lost: true };
     let settings = ServeSettings { journal_count_max: 4, faults, ..ServeSettings::default() };
     let server = server(settings).await;
-    let mut live = subscribe(server.live());
+    let mut live = subscribe(server.live(), transport);
     soon(server.wait_subscribers(1)).await.unwrap();
     publish(&server, 0..6);
     assert_eq!(next(&mut live).await, "attached");
     expect_live(&mut live, [0, 3, 4, 5]).await;
 
-    let mut client = hasty(server.replay());
+    let mut client = hasty(server.replay(), transport);
     let (seqs, _, last) = replay(&mut client, 0).await;
     assert_eq!(seqs, [1, 4, 5], "0 fell out of the journal");
     assert_eq!(last, ReplayPart::Failed { reason: ReplayFailure::Silent { waited_ms: 500 } });
@@ -95,10 +108,9 @@ async fn faults_of_the_field() {
     assert_eq!((seqs, last), (vec![1, 3, 4, 5], ReplayPart::End));
 }
 
-#[tokio::test]
-async fn overflow_leaves_one_marker_in_place() {
+async fn overflow_leaves_one_marker_in_place(transport: Transport) {
     let server = server(ServeSettings::default()).await;
-    let mut settings = SubscribeSettings::new(Link::Connect(server.live().to_owned()));
+    let mut settings = connecting(server.live(), transport);
     settings.queue = QueueLimits { count_max: 10, bytes_max: 1 << 20 };
     let counters = Arc::new(Counters::default());
     let mut live = Subscriber::spawn(settings, Arc::clone(&counters));
@@ -118,12 +130,11 @@ async fn overflow_leaves_one_marker_in_place() {
     expect_live(&mut live, 100..102).await;
 }
 
-#[tokio::test]
-async fn idle_connection_is_recycled_when_asked_for() {
+async fn idle_connection_is_recycled_when_asked_for(transport: Transport) {
     let server = server(ServeSettings::default()).await;
-    let mut settings = SubscribeSettings::new(Link::Connect(server.live().to_owned()));
+    let mut settings = connecting(server.live(), transport);
     settings.idle_recycle = Some(Duration::from_millis(300));
-    let mut live = Subscriber::spawn(settings, Arc::new(Counters::default()));
+    let mut live = spawn(settings);
     assert_eq!(next(&mut live).await, "attached");
     assert_eq!(next(&mut live).await, "detached Idle");
     assert_eq!(next(&mut live).await, "attached");
@@ -132,30 +143,27 @@ async fn idle_connection_is_recycled_when_asked_for() {
     expect_live(&mut live, 0..1).await;
 }
 
-#[tokio::test]
-async fn nothing_listens_on_the_replay_port() {
+async fn nothing_listens_on_the_replay_port(transport: Transport) {
     let gone = server(ServeSettings::default()).await;
     let endpoint = gone.replay().to_owned();
     gone.close().await;
     let started = Instant::now();
-    let (seqs, _, last) = replay(&mut client(ReplaySettings::new(&*endpoint)), 0).await;
+    let (seqs, _, last) = replay(&mut client(asking(&endpoint, transport)), 0).await;
     assert_eq!(seqs, Vec::<u64>::new());
     assert_eq!(last, ReplayPart::Failed { reason: ReplayFailure::Connect });
     assert!(started.elapsed() < Duration::from_millis(1500), "{:?}", started.elapsed());
 }
 
-#[tokio::test]
-async fn replay_port_of_the_live_stream_fails_at_once() {
+async fn replay_port_of_the_live_stream_fails_at_once(transport: Transport) {
     let server = server(ServeSettings::default()).await;
-    let (_, _, last) = replay(&mut client(ReplaySettings::new(server.live())), 0).await;
+    let (_, _, last) = replay(&mut client(asking(server.live(), transport)), 0).await;
     assert_eq!(last, ReplayPart::Failed { reason: ReplayFailure::Connect });
 }
 
-#[tokio::test]
-async fn new_request_replaces_the_open_one() {
+async fn new_request_replaces_the_open_one(transport: Transport) {
     let server = server(ServeSettings::default()).await;
     publish(&server, 0..5000);
-    let mut client = hasty(server.replay());
+    let mut client = hasty(server.replay(), transport);
     client.start(Attempt(1), 0);
     let (attempt, first) = soon(client.next()).await;
     assert!(matches!(first, ReplayPart::Frame { .. }));
@@ -177,11 +185,10 @@ async fn new_request_replaces_the_open_one() {
     assert_eq!((seqs, last), (vec![4999], ReplayPart::End));
 }
 
-#[tokio::test]
-async fn full_spool_ends_the_request_after_what_it_holds() {
+async fn full_spool_ends_the_request_after_what_it_holds(transport: Transport) {
     let server = server(ServeSettings::default()).await;
     publish(&server, 0..100);
-    let mut settings = ReplaySettings::new(server.replay());
+    let mut settings = asking(server.replay(), transport);
     settings.spool = QueueLimits { count_max: 10, bytes_max: 1 << 20 };
     let counters = Arc::new(Counters::default());
     let mut client = kvbridge_adapters_zmq::ReplayClient::new(settings, Arc::clone(&counters));
@@ -203,12 +210,11 @@ async fn full_spool_ends_the_request_after_what_it_holds() {
     assert_eq!(last, ReplayPart::Failed { reason: ReplayFailure::SpoolFull });
 }
 
-#[tokio::test]
-async fn peer_that_dies_mid_replay_is_a_failure() {
+async fn peer_that_dies_mid_replay_is_a_failure(transport: Transport) {
     let faults = Faults { end_lost: true, ..Faults::default() };
     let server = server(ServeSettings { faults, ..ServeSettings::default() }).await;
     publish(&server, 0..3);
-    let mut client = client(ReplaySettings::new(server.replay()));
+    let mut client = client(asking(server.replay(), transport));
     client.start(Attempt(1), 0);
     for _ in 0..3 {
         assert!(matches!(soon(client.next()).await.1, ReplayPart::Frame { .. }));

@@ -108,6 +108,21 @@ impl Peer {
         ports.iter().map(|port| format!("tcp://127.0.0.1:{port}")).collect()
     }
 
+    /// Neither reads nor writes nor closes until continued: what a vanished host looks like.
+    pub(crate) async fn freeze(&self) {
+        self.signal("-STOP").await;
+    }
+
+    pub(crate) async fn thaw(&self) {
+        self.signal("-CONT").await;
+    }
+
+    async fn signal(&self, signal: &str) {
+        let pid = self.process.id().expect("alive").to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().await.expect("kill runs");
+        assert!(sent.success());
+    }
+
     /// Dies like a process that ran out of memory.
     pub(crate) async fn kill(mut self) {
         self.process.kill().await.expect("killed");

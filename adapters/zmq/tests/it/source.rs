@@ -8,13 +8,20 @@ use kvbridge_adapters_api::{
     RequestRefused, Source, SourceEvent, SourceRequest,
 };
 use kvbridge_adapters_zmq::{
-    Counters, Decode, Decoded, Link, ReplaySettings, ServeSettings, Server, SubscribeSettings,
-    ZmqSettings, ZmqSource,
+    Counters, Decode, Decoded, Link, ServeSettings, Server, Transport, ZmqSettings, ZmqSource,
 };
 use kvbridge_schemas::{HashInfo, HashScheme, Scope, Seq, digest};
 use zeromq::{PubSocket, Socket, SocketSend, ZmqMessage};
 
-use crate::support::{established_to, soon};
+use crate::support::{asking, established_to, linked, on_every_transport, soon};
+
+on_every_transport!(
+    live_and_answers_in_one_stream,
+    what_is_not_supported_is_refused,
+    dropped_next_loses_nothing,
+    bound_source_takes_publishers_that_connect,
+    dropped_source_closes_its_sockets,
+);
 
 struct SeqOnly;
 
@@ -54,10 +61,10 @@ fn capabilities() -> Capabilities {
     }
 }
 
-fn source(link: Link, replay: Option<&str>) -> ZmqSource<SeqOnly> {
+fn source(transport: Transport, link: Link, replay: Option<&str>) -> ZmqSource<SeqOnly> {
     let settings = ZmqSettings {
-        subscribe: SubscribeSettings::new(link),
-        replay: replay.map(ReplaySettings::new),
+        subscribe: linked(link, transport),
+        replay: replay.map(|endpoint| asking(endpoint, transport)),
     };
     ZmqSource::spawn(settings, capabilities(), SeqOnly, Arc::new(Counters::default()))
 }
@@ -77,10 +84,10 @@ fn replay(attempt: u32, start: u64) -> SourceRequest {
     SourceRequest::Replay { attempt: Attempt(attempt), start_seq: Seq(start) }
 }
 
-#[tokio::test]
-async fn live_and_answers_in_one_stream() {
+async fn live_and_answers_in_one_stream(transport: Transport) {
     let server = soon(Server::bind(ServeSettings::default())).await.unwrap();
-    let mut source = source(Link::Connect(server.live().to_owned()), Some(server.replay()));
+    let mut source =
+        source(transport, Link::Connect(server.live().to_owned()), Some(server.replay()));
     assert_eq!(source.capabilities(), capabilities());
     soon(server.wait_subscribers(1)).await.unwrap();
     server.publish(0, Bytes::from_static(b"a")).unwrap();
@@ -99,10 +106,9 @@ async fn live_and_answers_in_one_stream() {
     assert_eq!(next(&mut source).await, "answer 2: Failed");
 }
 
-#[tokio::test]
-async fn what_is_not_supported_is_refused() {
+async fn what_is_not_supported_is_refused(transport: Transport) {
     let server = soon(Server::bind(ServeSettings::default())).await.unwrap();
-    let mut source = source(Link::Connect(server.live().to_owned()), None);
+    let mut source = source(transport, Link::Connect(server.live().to_owned()), None);
     let snapshot = SourceRequest::Snapshot { attempt: Attempt(1), object: None };
     assert_eq!(source.request(snapshot), Err(RequestRefused::Unsupported));
     assert_eq!(source.request(replay(1, 0)), Err(RequestRefused::Unsupported));
@@ -110,10 +116,10 @@ async fn what_is_not_supported_is_refused() {
 }
 
 /// The driver polls `next` in a select and drops it whenever something else is ready first.
-#[tokio::test]
-async fn dropped_next_loses_nothing() {
+async fn dropped_next_loses_nothing(transport: Transport) {
     let server = soon(Server::bind(ServeSettings::default())).await.unwrap();
-    let mut source = source(Link::Connect(server.live().to_owned()), Some(server.replay()));
+    let mut source =
+        source(transport, Link::Connect(server.live().to_owned()), Some(server.replay()));
     soon(server.wait_subscribers(1)).await.unwrap();
     let (mut live, mut answers, mut polls) = (Vec::new(), Vec::new(), 0_u32);
     for seq in 0..1000 {
@@ -139,9 +145,8 @@ async fn dropped_next_loses_nothing() {
     assert_eq!((live, answers), (all.clone(), all));
 }
 
-#[tokio::test]
-async fn bound_source_takes_publishers_that_connect() {
-    let mut source = source(Link::Bind("tcp://*:0".to_owned()), None);
+async fn bound_source_takes_publishers_that_connect(transport: Transport) {
+    let mut source = source(transport, Link::Bind("tcp://*:0".to_owned()), None);
     let port = soon(source.bound()).await.unwrap().rsplit(':').next().unwrap().to_owned();
     assert_eq!(next(&mut source).await, "Attached");
     for _ in 0..2 {
@@ -172,11 +177,10 @@ async fn bound_source_takes_publishers_that_connect() {
     }
 }
 
-#[tokio::test]
-async fn dropped_source_closes_its_sockets() {
+async fn dropped_source_closes_its_sockets(transport: Transport) {
     let server = soon(Server::bind(ServeSettings::default())).await.unwrap();
     let port = server.live().rsplit(':').next().unwrap().parse::<u16>().unwrap();
-    let source = source(Link::Connect(server.live().to_owned()), Some(server.replay()));
+    let source = source(transport, Link::Connect(server.live().to_owned()), Some(server.replay()));
     soon(server.wait_subscribers(1)).await.unwrap();
     assert_eq!(established_to(port), 1);
     drop(source);

@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use kvbridge_adapters_api::Attempt;
 use kvbridge_adapters_zmq::{
     Counters, Link, ReplayClient, ReplayPart, ReplaySettings, SubscribeSettings, Subscriber,
-    WireEvent,
+    Transport, WireEvent,
 };
 
 /// No test waits longer for one thing.
@@ -19,9 +19,44 @@ pub(crate) async fn within<F: Future>(limit: Duration, what: F) -> F::Output {
     tokio::time::timeout(limit, what).await.expect("did not happen in time")
 }
 
-pub(crate) fn subscribe(endpoint: &str) -> Subscriber {
-    let settings = SubscribeSettings::new(Link::Connect(endpoint.to_owned()));
+/// Each of these is a test of every transport in this build: `over_zeromq::name`, `over_omq::name`.
+macro_rules! on_every_transport {
+    ($($name:ident),+ $(,)?) => {
+        mod over_zeromq {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(kvbridge_adapters_zmq::Transport::Zeromq).await;
+            })+
+        }
+        #[cfg(feature = "omq")]
+        mod over_omq {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(kvbridge_adapters_zmq::Transport::Omq).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_every_transport;
+
+pub(crate) fn connecting(endpoint: &str, transport: Transport) -> SubscribeSettings {
+    linked(Link::Connect(endpoint.to_owned()), transport)
+}
+
+pub(crate) fn linked(link: Link, transport: Transport) -> SubscribeSettings {
+    SubscribeSettings { transport, ..SubscribeSettings::new(link) }
+}
+
+pub(crate) fn spawn(settings: SubscribeSettings) -> Subscriber {
     Subscriber::spawn(settings, Arc::new(Counters::default()))
+}
+
+pub(crate) fn subscribe(endpoint: &str, transport: Transport) -> Subscriber {
+    spawn(connecting(endpoint, transport))
+}
+
+pub(crate) fn asking(endpoint: &str, transport: Transport) -> ReplaySettings {
+    ReplaySettings { transport, ..ReplaySettings::new(endpoint) }
 }
 
 /// The next event, in short.
@@ -50,8 +85,8 @@ pub(crate) fn client(settings: ReplaySettings) -> ReplayClient {
 }
 
 /// A client that gives up fast.
-pub(crate) fn hasty(endpoint: &str) -> ReplayClient {
-    let mut settings = ReplaySettings::new(endpoint);
+pub(crate) fn hasty(endpoint: &str, transport: Transport) -> ReplayClient {
+    let mut settings = asking(endpoint, transport);
     settings.progress_timeout = Duration::from_millis(500);
     client(settings)
 }
@@ -74,11 +109,20 @@ pub(crate) async fn replay(client: &mut ReplayClient, start: u64) -> (Vec<u64>, 
 
 /// Connections to a local port that are open on the connecting side.
 pub(crate) fn established_to(port: u16) -> usize {
+    connections_to(port, |state, _| state == "01")
+}
+
+/// Sockets that a process still holds, in whatever state.
+pub(crate) fn sockets_to(port: u16) -> usize {
+    connections_to(port, |_, inode| inode != "0")
+}
+
+fn connections_to(port: u16, wanted: impl Fn(&str, &str) -> bool) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let remote = format!("0100007F:{port:04X}");
-    let open = |line: &&str| {
-        let mut fields = line.split_whitespace().skip(2);
-        fields.next() == Some(&remote) && fields.next() == Some("01")
+    let counts = |line: &&str| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        fields.get(2) == Some(&&*remote) && wanted(fields[3], fields[9])
     };
-    table.lines().filter(open).count()
+    table.lines().filter(counts).count()
 }
