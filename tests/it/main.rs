@@ -1,7 +1,16 @@
 //! The program from outside: command line, HTTP, sockets. One binary, because linking is the cost.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod bridge;
 mod check_config;
 mod decode;
+mod follow;
+mod http;
+mod matching;
+mod oracle;
+mod peer;
 mod program;
+mod repair;
+mod restart;
 mod security;
+mod stop;

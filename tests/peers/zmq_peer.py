@@ -18,6 +18,7 @@ ones.
   --withhold 3,4       seqs that are in the journal only: lost live
   --burn 5             seqs that are nowhere
   --hole 6             seqs that are published but missing in replies
+  --hole-answers N     only the next N replies have the holes (default: all)
   --no-end             replies have no end marker
   --stall-after N      replies stop for ever after N batches
   --heartbeat-ms N     ZMTP heartbeats on the publisher
@@ -29,11 +30,15 @@ Commands on stdin, one JSON object a line; each is answered by one line on stdou
   {"cmd":"wait_subscriber"}       -> {"event":"subscriber"}
                                      after a subscription since the last start (xpub only)
   {"cmd":"set","no_end":true,...} -> {"event":"set"}
-                                     withhold, burn, hole (lists), no_end, stall_after, framing
+                                     withhold, burn, hole (lists), no_end, stall_after, framing,
+                                     hole_answers
   {"cmd":"stop"}                  -> {"event":"stopped"}     both sockets are closed
   {"cmd":"start","from":0}        -> {"event":"started"}     same ports, empty journal;
-                                     from = the next capture position or seq
+                                     from = the next capture position or seq; with "publish":N
+                                     the journal holds N batches before the first request
   {"cmd":"restart","from":0}      -> {"event":"restarted"}   stop and start
+                                     with "keep_live":true only the journal is new: a restart
+                                     behind a proxy, which no connection shows
   {"cmd":"stats"}                 -> {"event":"stats","requests":N,"malformed":N,"journal":N}
   {"cmd":"exit"}                  -> the process ends
 
@@ -73,6 +78,7 @@ def arguments():
     parser.add_argument("--withhold", type=numbers, default=set())
     parser.add_argument("--burn", type=numbers, default=set())
     parser.add_argument("--hole", type=numbers, default=set())
+    parser.add_argument("--hole-answers", type=int)
     parser.add_argument("--no-end", action="store_true")
     parser.add_argument("--stall-after", type=int)
     parser.add_argument("--heartbeat-ms", type=int, default=0)
@@ -107,33 +113,39 @@ class Peer:
     def start(self, position):
         self.position = position
         self.journal = deque(maxlen=self.args.journal)
+        if self.live is None:
+            self.start_live()
+        self.router = self.context.socket(zmq.ROUTER)
+        self.router.set(zmq.LINGER, 0)
+        self.router.set(zmq.SNDHWM, self.args.router_hwm)
+        self.replay_port = bind(self.router, self.replay_port)
+        self.poller.register(self.router, zmq.POLLIN)
+
+    def start_live(self):
         self.subscribed = False
         self.live = self.context.socket(zmq.XPUB if self.args.socket == "xpub" else zmq.PUB)
         self.live.set(zmq.LINGER, 0)
         self.live.set(zmq.SNDHWM, 100000)
         if self.args.heartbeat_ms:
             self.live.set(zmq.HEARTBEAT_IVL, self.args.heartbeat_ms)
-        self.router = self.context.socket(zmq.ROUTER)
-        self.router.set(zmq.LINGER, 0)
-        self.router.set(zmq.SNDHWM, self.args.router_hwm)
         if self.args.live_connect:
             self.live.connect(f"tcp://127.0.0.1:{self.args.live_connect}")
         else:
             self.live_port = bind(self.live, self.live_port)
-        self.replay_port = bind(self.router, self.replay_port)
         if self.args.socket == "xpub":
             self.live.set(zmq.XPUB_VERBOSE, 1)
             self.poller.register(self.live, zmq.POLLIN)
-        self.poller.register(self.router, zmq.POLLIN)
 
-    def stop(self):
-        for socket in (self.live, self.router):
+    def stop(self, keep_live=False):
+        for socket in (self.router,) if keep_live else (self.live, self.router):
             if socket is None:
                 continue
             if socket in self.poller:
                 self.poller.unregister(socket)
             socket.close()
-        self.live = self.router = None
+        self.router = None
+        if not keep_live:
+            self.live = None
 
     def next_message(self):
         if self.capture is None:
@@ -143,6 +155,10 @@ class Peer:
         return self.capture[self.position] if self.position < len(self.capture) else None
 
     def publish(self, count):
+        seqs = self.send(count)
+        say(event="published", n=len(seqs), seqs=seqs)
+
+    def send(self, count):
         seqs = []
         while len(seqs) < count and (message := self.next_message()) is not None:
             self.position += 1
@@ -153,7 +169,7 @@ class Peer:
             if seq not in self.args.withhold:
                 self.live.send_multipart(message)
             self.journal.append((seq, message))
-        say(event="published", n=len(seqs), seqs=seqs)
+        return seqs
 
     def answer(self):
         frames = self.router.recv_multipart()
@@ -164,8 +180,12 @@ class Peer:
         identity, delimiter, start = frames[0], frames[1], int.from_bytes(frames[2], "big")
         skip = 0 if self.args.framing == "topic" else 1
         sent = 0
+        hole = self.args.hole
+        if self.args.hole_answers is not None:
+            hole = hole if self.args.hole_answers > 0 else set()
+            self.args.hole_answers -= 1
         for seq, message in self.journal:
-            if seq < start or seq in self.args.hole:
+            if seq < start or seq in hole:
                 continue
             if sent == self.args.stall_after:
                 return
@@ -190,10 +210,12 @@ class Peer:
             say(event="stopped")
         elif name == "start":
             self.start(command.get("from", 0))
+            self.send(command.get("publish", 0))
             say(event="started")
         elif name == "restart":
-            self.stop()
+            self.stop(command.get("keep_live", False))
             self.start(command.get("from", 0))
+            self.send(command.get("publish", 0))
             say(event="restarted")
         elif name == "stats":
             say(event="stats", requests=self.requests, malformed=self.malformed,

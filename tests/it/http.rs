@@ -1,0 +1,126 @@
+//! The API of a running process: refusals, resync, events, metrics.
+
+use serde_json::{Value, json};
+
+use crate::{
+    bridge::Bridge,
+    oracle::{Text, lives},
+    peer::{Peer, capture},
+};
+
+const RECORDING: &str = "0.32.0-basic";
+
+fn settled(name: &str, options: &[&str], config: &str) -> (Peer, Bridge) {
+    let mut peer = Peer::play(&capture(RECORDING), options);
+    let bridge = Bridge::run(name, &[peer.source()], config);
+    peer.wait_subscriber();
+    peer.publish(20);
+    bridge.reaches("exact", 20);
+    (peer, bridge)
+}
+
+#[test]
+fn what_cannot_be_answered_is_a_named_problem() {
+    let (_peer, bridge) = settled("http_problems", &[], "body_max = \"2KiB\"\n");
+    let large = format!(r#"{{"model":"m","token_ids":[{}1]}}"#, "1,".repeat(2048));
+    bridge.until_usable(20);
+    let hashes = r#"["5db68f4acfcc6982"]"#;
+    let cases = [
+        (r#"{"model":"x","token_ids":[1]}"#.to_owned(), 404, "unknown_model"),
+        (
+            format!(r#"{{"model":"m","content_hashes":{hashes},"block_size":16}}"#),
+            409,
+            "block_size_mismatch",
+        ),
+        (format!(r#"{{"model":"m","content_hashes":{hashes}}}"#), 400, "no_block_size"),
+        (r#"{"model":"m"}"#.to_owned(), 400, "no_prompt"),
+        (r#"{"model":"m","token_ids":[1],"colour":1}"#.to_owned(), 400, "unknown_field"),
+        (r#"{"model":"m","token_ids":[-77123]}"#.to_owned(), 400, "wrong_value"),
+        (r#"{"model":"m","#.to_owned(), 400, "not_json"),
+        (large, 413, "body_too_large"),
+    ];
+    for (body, status, reason) in cases {
+        let url = format!("{}/v1/match", bridge.url);
+        let response = bridge.block_on(bridge.client.post(url).body(body).send()).unwrap();
+        assert_eq!(response.status().as_u16(), status, "{reason}");
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        let text = bridge.block_on(response.text()).unwrap();
+        assert!(!text.contains("77123"), "{text}");
+        let problem: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((problem.text("reason").as_str(), &problem["status"]), (reason, &json!(status)));
+        assert_eq!(problem.text("type"), format!("urn:kvbridge:problem:{reason}"));
+        assert!(problem["title"].is_string() && problem["detail"].is_string());
+    }
+    for path in ["/v1/replicas/nobody", "/v1/replicas/nobody/snapshot", "/nowhere"] {
+        let url = format!("{}{path}", bridge.url);
+        assert_eq!(bridge.ask(bridge.client.get(url)).0, 404, "{path}");
+    }
+    // Refusals change nothing.
+    bridge.reaches("exact", 20);
+    assert!(bridge.get("/healthz").contains("true") && bridge.get("/readyz").contains("true"));
+}
+
+#[test]
+fn a_resync_returns_to_a_proven_state() {
+    let (mut peer, bridge) = settled("http_resync", &[], "");
+    let key = bridge.replicas()[0].text("key");
+    let (status, asked) = bridge.post(&format!("/v1/replicas/{key}/resync"), "");
+    assert_eq!((status, asked), (202, json!({"key": key, "asked": "resync"})));
+    bridge.until_fact("resync_asked", 1);
+    bridge.reaches("exact", 20);
+    bridge.view_is(&lives(RECORDING)[0].fold(0..20));
+    let given = |said: &[(String, Value)]| {
+        let exact = said.iter().filter(|(_, standing)| standing["reason"] == "contiguous");
+        (exact.count() == 2).then_some(())
+    };
+    bridge.heard("trust that was given back", given);
+    assert!(bridge.trusts().contains(&"none verifying".to_owned()), "{:?}", bridge.trusts());
+    peer.publish(10);
+    bridge.reaches("exact", 30);
+    bridge.view_is(&lives(RECORDING)[0].fold(0..30));
+    assert_eq!(bridge.post("/v1/replicas/nobody/resync", "").0, 404);
+}
+
+/// Nothing in it is a list under the name of tokens.
+fn hides_tokens(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().all(hides_tokens),
+        Value::Object(fields) => {
+            let hidden =
+                |name: &String, value: &Value| !(name.contains("token") && value.is_array());
+            fields.iter().all(|(name, value)| hidden(name, value) && hides_tokens(value))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
+#[test]
+fn events_tell_everything_but_tokens_and_salts() {
+    let (_peer, bridge) = settled("http_events", &[], "");
+    let envelopes = bridge.heard("20 envelopes", |said| {
+        let envelopes = said.iter().filter(|(name, _)| name == "envelope");
+        let envelopes: Vec<Value> = envelopes.map(|(_, envelope)| envelope.clone()).collect();
+        (envelopes.len() >= 20).then_some(envelopes)
+    });
+    for (seq, envelope) in envelopes.iter().enumerate() {
+        assert_eq!(envelope["seq"], seq);
+        assert!(hides_tokens(envelope), "{envelope}");
+        assert!(!envelope.to_string().contains("salt-1"), "{envelope}");
+    }
+    let stored = &envelopes[0]["events"][0];
+    assert_eq!(stored["tokens"], json!({"count": 64}));
+}
+
+#[test]
+fn a_gap_is_counted() {
+    let (mut peer, bridge) = settled("http_gap", &["--withhold", "22,23,24"], "");
+    let counts = || {
+        let missing = bridge.metric("kvbridge_missing_batches_total", "");
+        (bridge.metric("kvbridge_gaps_total", ""), bridge.fact("gap"), missing)
+    };
+    assert_eq!(counts(), (0, 0, 0));
+    peer.publish(10);
+    bridge.reaches("exact", 30);
+    assert_eq!(counts(), (1, 1, 3));
+    assert_eq!(bridge.metric("kvbridge_source_replays_total", "") % 2, 1);
+}
