@@ -1,7 +1,7 @@
 //! `kvbridge check-config`: says all that is wrong with the configuration, opens nothing.
 
 use super::{ConfigArgs, ConfigError, Console, Environment, Exit, examples};
-use crate::config::Flags;
+use crate::{config::Flags, http::Security};
 
 /// Check the configuration without opening anything
 #[derive(Clone, Debug, clap::Args)]
@@ -17,7 +17,13 @@ impl CheckArgs {
         environment: &Environment,
         console: &mut Console<'_>,
     ) -> std::io::Result<Exit> {
-        match self.config.load(environment, Flags::default()) {
+        let loaded = self.config.load(environment, Flags::default());
+        // Files that guard the API are part of the configuration; they are read, not used.
+        let proven = loaded.and_then(|config| match Security::read(&config.http) {
+            Ok(_) => Ok(config),
+            Err(problems) => Err(problems.into()),
+        });
+        match proven {
             Ok(config) => {
                 console.line(&format!("ok: {} replicas", config.sources.len()))?;
                 Ok(Exit::Ok)

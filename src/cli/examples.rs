@@ -25,6 +25,8 @@ Examples:
 pub(super) const TAIL: &str = "\
 Examples:
   kvbridge tail                              a running kvbridge on this machine
+  kvbridge tail --url https://bridge:8090 --ca ca.pem --token-file token
+                                             one that asks for a token
   kvbridge tail --vllm tcp://127.0.0.1:5557  an engine itself
   kvbridge tail --vllm tcp://127.0.0.1:5557 --raw recording.jsonl";
 

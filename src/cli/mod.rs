@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand, exit codes in one place.
 
+mod bridge;
 mod check_config;
 mod config_args;
 mod console;

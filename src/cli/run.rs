@@ -4,17 +4,17 @@ use std::{path::PathBuf, sync::Arc};
 
 use kvbridge_schemas::Trust;
 use tokio::net::TcpListener;
-use tracing::error;
+use tracing::warn;
 
 use super::{
-    CliError, ConfigArgs, Console, Environment, Exit, SourceArgs, examples,
+    CliError, ConfigArgs, ConfigError, Console, Environment, Exit, SourceArgs, examples,
     play_args::PlaybackArgs, signal,
 };
 use crate::{
     alarms::Watch,
     clock::Clock,
     config::{BusConfig, Config, Flags, SourceFile, limits},
-    http::{self, Api, ApiParts},
+    http::{Access, Api, ApiParts, Security, Service},
     memory,
     pipeline::{self, Pipeline, ReplicaHandle, Tasks, registry},
     playback::{PlayError, Player, Recording},
@@ -33,6 +33,9 @@ pub struct RunArgs {
     /// Address of the HTTP API [default: 127.0.0.1:8090]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
+    /// Listen beyond the loopback although nobody is asked who they are
+    #[arg(long)]
+    insecure: bool,
     #[command(flatten)]
     sources: SourceArgs,
     /// Play a recording as one more engine, on free ports of this machine
@@ -105,11 +108,14 @@ impl RunArgs {
         };
         let mut flags = Flags {
             listen: self.listen.take(),
+            insecure: self.insecure,
             sources: std::mem::take(&mut self.sources.sources),
         };
         flags.sources.extend(player.as_ref().map(played_source));
         let config = self.config.load(environment, flags)?;
         refuse(&config)?;
+        let security = Security::read(&config.http).map_err(ConfigError::from)?;
+        warn_if_exposed(&config, &security);
         let render = telemetry::install_metrics().map_err(RunError::from)?;
         let listener = TcpListener::bind(config.listen)
             .await
@@ -129,15 +135,14 @@ impl RunArgs {
         let api = Api::new(ApiParts {
             pipeline: pipeline.clone(),
             limits: config.limits.clone(),
+            body_deadline: config.http.body_deadline,
+            access: security.access,
             alarms,
             render: render.clone(),
             stop: token.clone(),
         });
-        tasks.spawn("http", async move {
-            if let Err(error) = http::serve(listener, api.router(), token).await {
-                error!(%error, "http ended");
-            }
-        });
+        let service = Service::new(api.router(), security.tls, config.http.clone(), token);
+        tasks.spawn("http", service.serve(listener));
         let upkeep_stop = tasks.stop_token();
         tasks.spawn("metrics upkeep", telemetry::upkeep(render, upkeep_stop));
         let once = self.playback.once;
@@ -175,12 +180,26 @@ fn refuse(config: &Config) -> Result<(), RunError> {
     }
 }
 
+/// What an operator may have meant, and should know.
+fn warn_if_exposed(config: &Config, security: &Security) {
+    let asks = matches!(security.access, Access::Tokens(_));
+    if config.listen.ip().is_loopback() || security.tls.is_some() {
+        return;
+    }
+    if asks {
+        warn!(listen = %config.listen, "tokens travel unencrypted: set http.tls, or encrypt in front");
+    } else {
+        warn!(listen = %config.listen, "open to the network: nobody is asked who they are");
+    }
+}
+
 fn banner(
     console: &mut Console<'_>,
     config: &Config,
     listen: std::net::SocketAddr,
 ) -> std::io::Result<()> {
-    console.line(&format!("kvbridge {} on http://{listen}", env!("CARGO_PKG_VERSION")))?;
+    let scheme = if config.http.tls.is_some() { "https" } else { "http" };
+    console.line(&format!("kvbridge {} on {scheme}://{listen}", env!("CARGO_PKG_VERSION")))?;
     for source in &config.sources {
         let key = source.replica.key();
         let verb = if source.bind { "bound at" } else { "from" };

@@ -13,7 +13,7 @@ use kvbridge_schemas::{Engine, Envelope, Epoch, Trust, codec};
 use serde_json::Value;
 
 use super::{
-    CliError, Console, Exit, SourceArgs, examples, pretty, signal,
+    CliError, Console, Exit, SourceArgs, bridge, examples, pretty, signal,
     sse::{ServerEvent, SseReader},
 };
 use crate::{
@@ -32,7 +32,13 @@ pub struct TailArgs {
     url: String,
     #[command(flatten)]
     sources: SourceArgs,
-    /// Show token ids; only from an engine, a kvbridge never sends them
+    /// A file with the token that the kvbridge wants
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The authority of the kvbridge's certificate, PEM [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Show token ids; a kvbridge wants a token with the scope tokens for it
     #[arg(long)]
     tokens: bool,
     /// Record an engine's frames into a file that decode and play read
@@ -46,8 +52,8 @@ pub struct TailArgs {
 /// Why `tail` did not start or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum TailError {
-    /// `--tokens` or `--raw` without an engine.
-    #[error("--tokens and --raw need an engine: a kvbridge sends neither token ids nor frames")]
+    /// `--raw` without an engine.
+    #[error("--raw needs an engine: a kvbridge sends no frames")]
     NeedsEngine,
     /// More than one engine.
     #[error("tail reads one engine, {count} were given")]
@@ -69,8 +75,16 @@ pub enum TailError {
         /// Why.
         source: io::Error,
     },
+    /// A file of `--token-file` or `--ca` cannot be used.
+    #[error("{}: {message}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
     /// The kvbridge cannot be reached, or the connection broke.
-    #[error("cannot read {url}: {source}")]
+    #[error("cannot read {url}: {}", chain(source))]
     Request {
         /// Which address.
         url: String,
@@ -78,12 +92,14 @@ pub enum TailError {
         source: reqwest::Error,
     },
     /// It answered with something else.
-    #[error("{url} answered {status}")]
+    #[error("{url} answered {status}{reason}")]
     Refused {
         /// Which address.
         url: String,
         /// Its status.
         status: u16,
+        /// Its reason, after a space.
+        reason: String,
     },
     /// What came are not our events.
     #[error("{url} does not send events")]
@@ -103,6 +119,7 @@ impl TailError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             TailError::NeedsEngine
+            | TailError::File { .. }
             | TailError::OneEngine { .. }
             | TailError::Options(_)
             | TailError::Open(_) => Exit::BadInput,
@@ -121,7 +138,7 @@ impl TailArgs {
         let sources = std::mem::take(&mut self.sources.sources);
         let tail = async {
             match sources.len() {
-                0 if self.tokens || self.raw.is_some() => Err(TailError::NeedsEngine.into()),
+                0 if self.raw.is_some() => Err(TailError::NeedsEngine.into()),
                 0 => self.bridge(console).await,
                 1 => {
                     let flags = Flags { sources, ..Flags::default() };
@@ -141,14 +158,19 @@ impl TailArgs {
     }
 
     async fn bridge(&self, console: &mut Console<'_>) -> Result<Exit, CliError> {
-        let url = format!("{}/v1/events", self.url.trim_end_matches('/'));
+        let query = if self.tokens { "?tokens=true" } else { "" };
+        let url = format!("{}/v1/events{query}", self.url.trim_end_matches('/'));
         let failed = |source| TailError::Request { url: url.clone(), source };
-        // No proxy: the address is meant as typed, and only `main` reads the environment.
-        let client = reqwest::Client::builder().no_proxy().build().map_err(failed)?;
-        let response = client.get(&url).send().await.map_err(failed)?;
+        let client = bridge::client(self.ca.as_deref(), &url)?;
+        let mut request = client.get(&url);
+        if let Some(path) = &self.token_file {
+            request = request.bearer_auth(bridge::token(path)?.expose());
+        }
+        let response = request.send().await.map_err(failed)?;
         let status = response.status();
         if !status.is_success() {
-            return Err(TailError::Refused { url, status: status.as_u16() }.into());
+            let reason = bridge::reason(response).await;
+            return Err(TailError::Refused { url, status: status.as_u16(), reason }.into());
         }
         let (mut reader, mut left) = (SseReader::default(), self.count.unwrap_or(u64::MAX));
         let mut chunks = response.bytes_stream();
@@ -246,6 +268,17 @@ impl TailArgs {
         console.line(&text)?;
         console.out.flush()
     }
+}
+
+/// An error with what caused it: without the chain a wrong certificate is "error sending request".
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
 }
 
 /// The recording that `--raw` writes.

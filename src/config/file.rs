@@ -45,6 +45,32 @@ pub struct File {
 pub struct HttpFile {
     /// `host:port`; port 0 takes a free one.
     pub listen: Option<String>,
+    /// Listen beyond the loopback without asking anybody.
+    pub insecure: Option<bool>,
+    /// Who may do what.
+    pub tokens_file: Option<String>,
+    /// Encryption.
+    pub tls: Option<TlsFile>,
+    /// Connections at a time.
+    pub connections_max: Option<u32>,
+    /// Time for the head of a request.
+    pub header_deadline: Option<Span>,
+    /// Time for its body.
+    pub body_deadline: Option<Span>,
+    /// Time a client may take nothing of an answer.
+    pub stall_deadline: Option<Span>,
+}
+
+/// `[http.tls]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFile {
+    /// Our certificate, PEM.
+    pub cert: Option<String>,
+    /// Its key, PEM.
+    pub key: Option<String>,
+    /// The authority of client certificates, PEM.
+    pub client_ca: Option<String>,
 }
 
 /// `[[sources]]`: one engine process, all its data-parallel ranks.

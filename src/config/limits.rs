@@ -65,6 +65,31 @@ pub const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// request hashes for seconds.
 pub const MATCH_TOKEN_COUNT_MAX: u32 = 1_048_576;
 
+/// HTTP connections at a time. Too small: routers are refused. Too large: garbage connections take file
+/// descriptors and memory. Full: a new one is closed at once and counted.
+pub const HTTP_CONNECTION_COUNT_MAX: u32 = 1024;
+
+/// Time for the head of a request, and for a connection that is kept open between two. Too small:
+/// pooled connections of a quiet router are closed. Too large: a client that dribbles holds its place.
+pub const HTTP_HEADER_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Time for the body of a request. Too small: a long prompt over a slow link is refused. Too large: as
+/// above.
+pub const HTTP_BODY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time a client may take nothing of an answer that is ready. Too small: a paused reader is cut off.
+/// Too large: it holds a snapshot or a place among the readers that long.
+pub const HTTP_STALL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Time for a TLS handshake; a client on another continent needs one second.
+pub const HTTP_HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Header lines of a request, and the bytes of its head. Proxies add a dozen lines and a kilobyte.
+pub const HTTP_HEADER_COUNT_MAX: usize = 64;
+
+/// See [`HTTP_HEADER_COUNT_MAX`].
+pub const HTTP_HEAD_BYTES_MAX: usize = 32 * 1024;
+
 /// Requests (resync, snapshot) that wait for one driver. Too small: two operators collide and one gets
 /// a 503. Too large: requests pile up behind a stuck driver.
 pub const COMMAND_QUEUE: u32 = 8;

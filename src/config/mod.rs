@@ -8,6 +8,7 @@ pub mod limits;
 
 mod endpoint;
 mod file;
+mod http;
 mod layers;
 mod problem;
 mod secret;
@@ -23,6 +24,7 @@ use kvbridge_schemas::{EngineKind, Replica};
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{File, SourceFile};
+pub use http::{HttpConfig, TlsConfig};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
 pub use problem::{Problem, Problems};
@@ -33,6 +35,8 @@ pub use secret::Secret;
 pub struct Config {
     /// Where the HTTP API listens.
     pub listen: SocketAddr,
+    /// Who is let in there, and how.
+    pub http: HttpConfig,
     /// One per replica; no two speak of the same one.
     pub sources: Vec<SourceConfig>,
     /// Where envelopes travel.
@@ -128,6 +132,8 @@ pub struct RecoveryConfig {
 pub struct Flags {
     /// `--listen`.
     pub listen: Option<String>,
+    /// `--insecure`.
+    pub insecure: bool,
     /// Sources; none = those of the file.
     pub sources: Vec<SourceFile>,
 }
@@ -147,6 +153,9 @@ pub fn load(
     }
     if flags.listen.is_some() {
         typed.http.listen = flags.listen;
+    }
+    if flags.insecure {
+        typed.http.insecure = Some(true);
     }
     let origin = |path: &str| {
         if from_flags && path.starts_with("sources") {

@@ -101,7 +101,7 @@ fn environment_reaches_into_lists_and_is_named_in_problems() {
     );
     assert_eq!(config.sources[0].replica.instance, "h:5557");
     expect![[r#"
-        http.port: unknown field `port`, expected `listen` (KVBRIDGE__HTTP__PORT)
+        http.port: unknown field `port`, expected one of `listen`, `insecure`, `tokens_file`, `tls`, `connections_max`, `header_deadline`, `body_deadline`, `stall_deadline` (KVBRIDGE__HTTP__PORT)
         sources[0].endpoint: expected tcp://host:port, got "x" (KVBRIDGE__SOURCES__0__ENDPOINT)"#]]
     .assert_eq(&problems(
         "",
@@ -173,7 +173,9 @@ fn fields(section: &str) -> Vec<String> {
 #[test]
 fn every_field_is_documented() {
     let document = include_str!("../../docs/configuration.md");
-    for section in ["http", "sources", "bus", "index", "recovery", "limits", "state"] {
+    for section in
+        ["http", "http.tls", "sources", "bus", "index", "view", "recovery", "limits", "state"]
+    {
         for field in fields(section) {
             assert!(document.contains(&format!("| `{field}` |")), "{field} is not documented");
         }
@@ -185,4 +187,23 @@ fn the_documented_example_is_valid() {
     let document = include_str!("../../docs/configuration.md");
     let example = document.split("```toml").nth(1).unwrap().split("```").next().unwrap();
     assert_eq!(loaded(example, &[]).sources.len(), 2);
+}
+
+#[test]
+fn beyond_the_loopback_somebody_must_be_asked() {
+    let open = "[http]\nlisten = \"0.0.0.0:1\"\n";
+    expect!["http.listen: is not the loopback, and nobody is asked who they are: set http.tokens_file or http.tls.client_ca, or say --insecure (kvbridge.toml)"]
+        .assert_eq(&problems(open, &[]));
+    let flags = Flags { insecure: true, ..Flags::default() };
+    assert!(load(Some(&file(open)), &[], flags).is_ok());
+    let tokens = loaded(&format!("{open}tokens_file = \"t\""), &[]);
+    assert_eq!(tokens.http.tokens_file, Some("t".into()));
+    let mutual = format!("{open}[http.tls]\ncert = \"c\"\nkey = \"k\"\nclient_ca = \"a\"");
+    assert!(loaded(&mutual, &[]).http.tls.is_some());
+    let half = "[http]\nconnections_max = 0\n[http.tls]\ncert = \"\"";
+    expect![[r#"
+        http.tls.cert: must not be empty (kvbridge.toml)
+        http.tls.key: is missing, expected a PEM file (kvbridge.toml)
+        http.connections_max: must be at least 1 (kvbridge.toml)"#]]
+    .assert_eq(&problems(half, &[]));
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::pipeline::registry;
 
-/// Where the API listens: loopback, because it has no authentication.
+/// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
 pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
 
 /// Model name of a source that names none.
@@ -25,7 +25,7 @@ const RANK_COUNT_MAX: u32 = 1024;
 type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Notes problems together with where the value came from.
-struct Check<'a> {
+pub(super) struct Check<'a> {
     origin: Origin<'a>,
     problems: Problems,
 }
@@ -36,8 +36,10 @@ pub(super) fn validate(
     problems: Problems,
 ) -> Result<Config, Problems> {
     let mut check = Check { origin, problems };
+    let listen = check.listen(file.http.listen.as_deref());
     let config = Config {
-        listen: check.listen(file.http.listen.as_deref()),
+        listen,
+        http: check.http(listen, file.http),
         sources: check.sources(&file.sources),
         bus: check.bus(file.bus),
         index: check.index(&file.index),
@@ -57,7 +59,7 @@ pub(super) fn validate(
 }
 
 impl Check<'_> {
-    fn note(&mut self, path: &str, message: impl Into<String>) {
+    pub(super) fn note(&mut self, path: &str, message: impl Into<String>) {
         self.problems.add_from(path, (self.origin)(path), message);
     }
 
@@ -277,7 +279,7 @@ impl Check<'_> {
         config
     }
 
-    fn span(&mut self, path: &str, value: Option<Span>, default: Duration) -> Duration {
+    pub(super) fn span(&mut self, path: &str, value: Option<Span>, default: Duration) -> Duration {
         let span = value.map_or(default, |span| span.0);
         if span < Duration::from_millis(1) {
             self.note(path, "must be at least 1ms");
@@ -293,7 +295,7 @@ impl Check<'_> {
         size
     }
 
-    fn count(&mut self, path: &str, value: Option<u32>, default: u32) -> u32 {
+    pub(super) fn count(&mut self, path: &str, value: Option<u32>, default: u32) -> u32 {
         let count = value.unwrap_or(default);
         if count == 0 {
             self.note(path, "must be at least 1");

@@ -1,9 +1,11 @@
 //! GET /v1/alarms: what rings now, with what it means and what to do.
 
-use axum::{extract::State, response::Response};
+use std::sync::Arc;
+
+use axum::{Extension, extract::State, response::Response};
 use serde::Serialize;
 
-use super::{Api, json};
+use super::{Api, Grant, json};
 
 #[derive(Serialize)]
 struct AlarmJson<'a> {
@@ -21,9 +23,15 @@ struct AlarmsJson<'a> {
     alarms: Vec<AlarmJson<'a>>,
 }
 
-pub(super) async fn all(State(Api(api)): State<Api>) -> Response {
+pub(super) async fn all(
+    State(Api(api)): State<Api>,
+    Extension(grant): Extension<Arc<Grant>>,
+) -> Response {
     let mut alarms = Vec::new();
-    for (key, _) in api.pipeline.fleet.replicas() {
+    for (key, handle) in api.pipeline.fleet.replicas() {
+        if !grant.sees(&handle.replica.model) {
+            continue;
+        }
         for raised in api.alarms.of(key) {
             let about = raised.alarm.about();
             alarms.push(AlarmJson {

@@ -1,4 +1,5 @@
-//! GET /v1/events: what is applied from now on, as server-sent events. Token ids show as a count.
+//! GET /v1/events: what is applied from now on, as server-sent events. Token ids show as a
+//! count unless `?tokens=true` asks for them and the token has the scope.
 //!
 //! First comes a `standing` of every replica, so that a reader knows where it begins. After it
 //! `envelope` carries an envelope, `standing` a replica whose trust or reason changed, `lagged` how
@@ -7,7 +8,9 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
+    Extension,
     extract::State,
+    http::Uri,
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -17,8 +20,11 @@ use kvbridge_schemas::{ReplicaKey, codec};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, broadcast::error::RecvError};
 
-use super::{Api, Problem, ReplicaJson, Shared, json_bytes};
-use crate::pipeline::{FleetEvent, ReplicaHandle};
+use super::{Api, Grant, Problem, ReplicaJson, Shared, json_bytes};
+use crate::{
+    clock::Clock,
+    pipeline::{FleetEvent, ReplicaHandle},
+};
 
 /// A comment line in silence. Shorter: traffic for nothing. Longer: proxies cut the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -34,10 +40,17 @@ struct Reader {
     /// How replicas stood when the reader came.
     first: std::vec::IntoIter<FleetEvent>,
     events: broadcast::Receiver<FleetEvent>,
+    grant: Arc<Grant>,
+    shows_tokens: bool,
     _permit: OwnedSemaphorePermit,
 }
 
-pub(super) async fn stream(State(Api(api)): State<Api>) -> Result<Response, Problem> {
+pub(super) async fn stream(
+    State(Api(api)): State<Api>,
+    Extension(grant): Extension<Arc<Grant>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let shows_tokens = grant.shows_tokens(uri.query())?;
     let permit = Arc::clone(&api.event_readers).try_acquire_owned().map_err(|_| {
         api.metrics.readers.refused.increment(1);
         Problem::too_many_readers(api.limits.events_reader_count_max)
@@ -49,7 +62,8 @@ pub(super) async fn stream(State(Api(api)): State<Api>) -> Result<Response, Prob
         FleetEvent::Standing(key.clone(), Arc::clone(&replica.replica), status)
     };
     let first: Vec<FleetEvent> = api.pipeline.fleet.replicas().map(standing).collect();
-    let reader = Reader { api, first: first.into_iter(), events, _permit: permit };
+    let first = first.into_iter();
+    let reader = Reader { api, first, events, grant, shows_tokens, _permit: permit };
     let events = futures::stream::unfold(reader, async |mut reader| {
         let event = reader.next().await?;
         Some((Ok::<_, Infallible>(event), reader))
@@ -59,29 +73,46 @@ pub(super) async fn stream(State(Api(api)): State<Api>) -> Result<Response, Prob
 
 impl Reader {
     async fn next(&mut self) -> Option<Event> {
-        if let Some(first) = self.first.next() {
-            return Some(encode(first));
-        }
-        let received = tokio::select! {
-            () = self.api.stop.cancelled() => return None,
-            received = self.events.recv() => received,
-        };
-        match received {
-            Ok(event) => Some(encode(event)),
-            Err(RecvError::Lagged(missed)) => {
-                self.api.metrics.readers.lagged.increment(missed);
-                let json = json_bytes(&Lagged { missed });
-                Some(Event::default().event("lagged").data(text(json)))
+        loop {
+            let event = match self.first.next() {
+                Some(first) => Ok(first),
+                None => tokio::select! {
+                    () = self.api.stop.cancelled() => return None,
+                    received = self.events.recv() => received,
+                },
+            };
+            if self.grant.expired(Clock::unix_ms()) {
+                return None;
             }
-            Err(RecvError::Closed) => None,
+            match event {
+                Ok(event) if !self.grant.sees(model(&event)) => (),
+                Ok(event) => return Some(encode(event, self.shows_tokens)),
+                Err(RecvError::Lagged(missed)) => {
+                    self.api.metrics.readers.lagged.increment(missed);
+                    let json = json_bytes(&Lagged { missed });
+                    return Some(Event::default().event("lagged").data(text(json)));
+                }
+                Err(RecvError::Closed) => return None,
+            }
         }
     }
 }
 
-fn encode(event: FleetEvent) -> Event {
+fn model(event: &FleetEvent) -> &str {
+    match event {
+        FleetEvent::Applied(envelope) => &envelope.replica.model,
+        FleetEvent::Standing(_, replica, _) => &replica.model,
+    }
+}
+
+fn encode(event: FleetEvent, shows_tokens: bool) -> Event {
     match event {
         FleetEvent::Applied(envelope) => {
-            let json = codec::to_json_redacted_string(&*envelope);
+            let json = if shows_tokens {
+                codec::to_json_string(&*envelope)
+            } else {
+                codec::to_json_redacted_string(&*envelope)
+            };
             Event::default().event("envelope").data(json)
         }
         FleetEvent::Standing(key, replica, status) => {

@@ -1,15 +1,16 @@
 //! GET /healthz, /readyz, /metrics.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
+    Extension,
     extract::State,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 
-use super::{Api, Problem, json};
+use super::{Api, Grant, Problem, json};
 use crate::telemetry::SourceMetrics;
 
 #[derive(Serialize)]
@@ -43,7 +44,14 @@ pub(super) async fn ready(State(Api(api)): State<Api>) -> Result<Response, Probl
 }
 
 /// Prometheus text.
-pub(super) async fn metrics(State(Api(api)): State<Api>) -> Response {
+pub(super) async fn metrics(
+    State(Api(api)): State<Api>,
+    Extension(grant): Extension<Arc<Grant>>,
+) -> Response {
+    if grant.is_restricted() {
+        let detail = "metrics speak of all models, the token does not";
+        return Problem::new(StatusCode::FORBIDDEN, "model_restricted", detail).into_response();
+    }
     let now = api.pipeline.clock.now();
     for (key, replica) in api.pipeline.fleet.replicas() {
         if let Some(age) = api.ages.get(key) {

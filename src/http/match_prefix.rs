@@ -1,10 +1,11 @@
 //! POST /v1/match: how much of a prompt each replica of a model holds.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use axum::{
+    Extension,
     body::Bytes,
-    extract::{State, rejection::BytesRejection},
+    extract::{FromRequest, Request as HttpRequest, State, rejection::BytesRejection},
     http::StatusCode,
     response::Response,
 };
@@ -14,7 +15,7 @@ use serde::{
     de::{Error, Visitor},
 };
 
-use super::{Api, Problem, Shared, json, replicas::NameJson};
+use super::{Api, Grant, Problem, Shared, json, replicas::NameJson};
 use crate::{
     clock::Clock,
     index::{Answer, Prompt, Query, ReplicaMatch},
@@ -126,15 +127,25 @@ struct AsOfJson {
 
 pub(super) async fn answer(
     State(Api(api)): State<Api>,
-    body: Result<Bytes, BytesRejection>,
+    Extension(grant): Extension<Arc<Grant>>,
+    request: HttpRequest,
 ) -> Result<Response, Problem> {
     let started = api.pipeline.clock.elapsed();
     let result = async {
+        let body = Bytes::from_request(request, &());
+        let body = tokio::time::timeout(api.body_deadline, body).await.map_err(|_| {
+            let detail = format!("the body took over {:?}", api.body_deadline);
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail)
+        })?;
         let question = read(&api, body)?;
+        if !grant.sees(&question.request.model) {
+            let detail = "the token is not for this model";
+            return Err(Problem::new(StatusCode::FORBIDDEN, "model_not_allowed", detail));
+        }
         if question.told.len() <= INLINE_ITEM_COUNT_MAX {
             return query(&api, &question);
         }
-        let api = std::sync::Arc::clone(&api);
+        let api = Arc::clone(&api);
         let asked = tokio::task::spawn_blocking(move || query(&api, &question)).await;
         asked.unwrap_or_else(|_| {
             let detail = "the match was not finished";

@@ -1,27 +1,37 @@
-//! SHELL. The API of routers and operators. Loopback by default: it has no authentication.
+//! SHELL. The API of routers and operators. Who is let in is in `access`, how slow in `serve`.
 //!
 //! Ready means: the listener is up and every configured source has been started. It says nothing about
 //! trust, which is per replica and revocable: a router reads it with every match. A program that stops
 //! is not ready any more.
 
+mod access;
+mod admission;
 mod alarms;
 mod events;
 mod health;
 mod match_prefix;
 mod problem;
 mod replicas;
+mod serve;
 mod snapshot;
+mod stall;
+mod tls;
 
+#[cfg(test)]
+mod access_tests;
+#[cfg(test)]
+mod serve_tests;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Router,
     body::Body,
     extract::DefaultBodyLimit,
     http::{HeaderValue, header},
+    middleware::from_fn_with_state,
     response::Response,
     routing::{get, post},
 };
@@ -29,15 +39,18 @@ use kvbridge_schemas::ReplicaKey;
 use metrics::Gauge;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+pub use access::{Access, Grant, Scope};
 pub use problem::Problem;
 pub use replicas::ReplicaJson;
+pub use serve::Service;
 
 use crate::{
     alarms::Alarms,
-    config::{Limits, limits},
+    config::{HttpConfig, Limits, Problems, limits},
     pipeline::Pipeline,
     telemetry::{self, Metrics},
 };
@@ -52,6 +65,10 @@ pub struct ApiParts {
     pub pipeline: Pipeline,
     /// Bounds.
     pub limits: Limits,
+    /// How long a body may take.
+    pub body_deadline: Duration,
+    /// Who may do what.
+    pub access: Access,
     /// What rings.
     pub alarms: Alarms,
     /// Renders the metrics.
@@ -63,6 +80,8 @@ pub struct ApiParts {
 struct Shared {
     pipeline: Pipeline,
     limits: Limits,
+    body_deadline: Duration,
+    access: Access,
     alarms: Alarms,
     metrics: Metrics,
     ages: BTreeMap<ReplicaKey, Gauge>,
@@ -75,7 +94,7 @@ struct Shared {
 impl Api {
     /// An API over a running pipeline. `stop` ends its streams.
     pub fn new(parts: ApiParts) -> Api {
-        let ApiParts { pipeline, limits, alarms, render, stop } = parts;
+        let ApiParts { pipeline, limits, body_deadline, access, alarms, render, stop } = parts;
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let keys = pipeline.fleet.replicas();
         let ages = keys.map(|(key, _)| (key.clone(), telemetry::cursor_age(key))).collect();
@@ -86,6 +105,8 @@ impl Api {
             snapshot_readers: permits(limits::SNAPSHOT_READER_COUNT_MAX),
             pipeline,
             limits,
+            body_deadline,
+            access,
             alarms,
             render,
             stop,
@@ -95,17 +116,23 @@ impl Api {
     /// All routes.
     pub fn router(self) -> Router {
         let body_bytes_max = usize::try_from(self.0.limits.body_bytes_max).unwrap_or(usize::MAX);
-        Router::new()
-            .route("/healthz", get(health::alive))
-            .route("/readyz", get(health::ready))
+        let read = Router::new()
             .route("/metrics", get(health::metrics))
             .route("/v1/replicas", get(replicas::all))
             .route("/v1/replicas/{key}", get(replicas::one))
             .route("/v1/replicas/{key}/snapshot", get(snapshot::stream))
-            .route("/v1/replicas/{key}/resync", post(replicas::resync))
             .route("/v1/alarms", get(alarms::all))
             .route("/v1/match", post(match_prefix::answer))
             .route("/v1/events", get(events::stream))
+            .route_layer(from_fn_with_state(self.clone(), admission::read));
+        let write = Router::new()
+            .route("/v1/replicas/{key}/resync", post(replicas::resync))
+            .route_layer(from_fn_with_state(self.clone(), admission::write));
+        Router::new()
+            .route("/healthz", get(health::alive))
+            .route("/readyz", get(health::ready))
+            .merge(read)
+            .merge(write)
             .fallback(async || Problem::not_found())
             .method_not_allowed_fallback(async || Problem::method())
             .layer(DefaultBodyLimit::max(body_bytes_max))
@@ -113,13 +140,36 @@ impl Api {
     }
 }
 
-/// Serves until stopped.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> io::Result<()> {
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+/// What guards the API, read from the files that the configuration names.
+pub struct Security {
+    /// Who may do what.
+    pub access: Access,
+    /// Encryption, if any.
+    pub tls: Option<TlsAcceptor>,
+}
+
+impl Security {
+    /// Reads the files, or says all that is wrong with them.
+    pub fn read(config: &HttpConfig) -> Result<Security, Problems> {
+        let mut problems = Problems::default();
+        let access = match config.tokens_file.as_deref().map(Access::read) {
+            Some(Ok(access)) => access,
+            None => Access::Open,
+            Some(Err(found)) => {
+                problems.0.extend(found.0);
+                Access::Open
+            }
+        };
+        let tls = match config.tls.as_ref().map(tls::acceptor) {
+            Some(Ok(acceptor)) => Some(acceptor),
+            None => None,
+            Some(Err(found)) => {
+                problems.0.extend(found.0);
+                None
+            }
+        };
+        if problems.0.is_empty() { Ok(Security { access, tls }) } else { Err(problems) }
+    }
 }
 
 /// Everything serialised here is a struct of texts and numbers, which cannot fail.

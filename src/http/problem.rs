@@ -93,6 +93,10 @@ impl IntoResponse for Problem {
         let mut response = Response::new(Body::from(super::json_bytes(&document)));
         *response.status_mut() = self.status;
         response.headers_mut().insert(header::CONTENT_TYPE, json);
+        if self.status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+        }
         response
     }
 }

@@ -1,8 +1,9 @@
 //! GET /v1/replicas, /v1/replicas/{key}; POST /v1/replicas/{key}/resync.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
+    Extension,
     extract::{Path, State},
     http::StatusCode,
     response::{IntoResponse, Response},
@@ -10,7 +11,7 @@ use axum::{
 use kvbridge_schemas::{Replica, ReplicaKey};
 use serde::Serialize;
 
-use super::{Api, Problem, Shared, json};
+use super::{Api, Grant, Problem, Shared, admission::replica, json};
 use crate::pipeline::{Command, ReplicaStatus};
 
 /// A replica's three parts.
@@ -74,11 +75,15 @@ struct ReplicasJson<'a> {
     replicas: Vec<ReplicaJson<'a>>,
 }
 
-pub(super) async fn all(State(Api(api)): State<Api>) -> Response {
+pub(super) async fn all(
+    State(Api(api)): State<Api>,
+    Extension(grant): Extension<Arc<Grant>>,
+) -> Response {
     let statuses: Vec<_> = api
         .pipeline
         .fleet
         .replicas()
+        .filter(|(_, handle)| grant.sees(&handle.replica.model))
         .map(|(key, handle)| (key, &*handle.replica, handle.status.borrow().clone()))
         .collect();
     let replicas = statuses
@@ -89,9 +94,10 @@ pub(super) async fn all(State(Api(api)): State<Api>) -> Response {
 
 pub(super) async fn one(
     State(Api(api)): State<Api>,
+    Extension(grant): Extension<Arc<Grant>>,
     Path(key): Path<String>,
 ) -> Result<Response, Problem> {
-    let (key, handle) = api.pipeline.fleet.replica(&key).ok_or_else(Problem::unknown_replica)?;
+    let (key, handle) = replica(&api, &grant, &key)?;
     let status = handle.status.borrow().clone();
     Ok(json(&ReplicaJson::of(key, &handle.replica, &status).with_alarms(&api, key)))
 }
@@ -105,9 +111,10 @@ struct Asked<'a> {
 /// Asks for a return to a proven state. What comes of it is seen in the replica's trust and reason.
 pub(super) async fn resync(
     State(Api(api)): State<Api>,
+    Extension(grant): Extension<Arc<Grant>>,
     Path(key): Path<String>,
 ) -> Result<Response, Problem> {
-    let (key, handle) = api.pipeline.fleet.replica(&key).ok_or_else(Problem::unknown_replica)?;
+    let (key, handle) = replica(&api, &grant, &key)?;
     handle.ask(Command::Resync)?;
     let body = json(&Asked { key: key.as_str(), asked: "resync" });
     Ok((StatusCode::ACCEPTED, body).into_response())

@@ -26,16 +26,16 @@ use crate::{
     view::{View, ViewSettings},
 };
 
-const KEY: &str = "m.h=3A8000.0";
+pub(super) const KEY: &str = "m.h=3A8000.0";
 
 /// A fleet of one replica that holds the blocks [1, 2] and [3, 4].
-struct World {
-    api: Api,
-    commands: mpsc::Receiver<Command>,
+pub(super) struct World {
+    pub(super) api: Api,
+    pub(super) commands: mpsc::Receiver<Command>,
     status: watch::Sender<ReplicaStatus>,
-    fleet: Arc<Fleet>,
-    view: View,
-    stop: CancellationToken,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) view: View,
+    pub(super) stop: CancellationToken,
 }
 
 fn stored() -> Event {
@@ -59,11 +59,15 @@ fn stored() -> Event {
     })
 }
 
-fn replica() -> Replica {
+pub(super) fn replica() -> Replica {
     Replica { model: "m".to_owned(), instance: "h:8000".to_owned(), rank: 0 }
 }
 
 fn world(trust: Trust, limits: Limits) -> World {
+    guarded(trust, limits, Access::Open)
+}
+
+pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let cursor = Cursor { epoch: Epoch(9), next_seq: Seq(4) };
     let settings =
         ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10 };
@@ -105,7 +109,8 @@ fn world(trust: Trust, limits: Limits) -> World {
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {
         let (_, alarms) = Watch::new(Arc::clone(&fleet), clock);
-        Api::new(ApiParts { pipeline, limits, alarms, render, stop: stop.clone() })
+        let (body_deadline, stop) = (Duration::from_millis(200), stop.clone());
+        Api::new(ApiParts { pipeline, limits, body_deadline, access, alarms, render, stop })
     });
     World { api, commands, status, fleet, view, stop }
 }
@@ -297,7 +302,7 @@ async fn resync_is_asked_once_and_then_refused_while_it_waits() {
     assert!(matches!(world.commands.recv().await, Some(Command::Resync)));
 }
 
-fn envelope(seq: u64) -> FleetEvent {
+pub(super) fn envelope(seq: u64) -> FleetEvent {
     FleetEvent::Applied(Arc::new(Envelope {
         replica: replica(),
         epoch: Epoch(9),

@@ -339,6 +339,8 @@ pub struct Metrics {
     pub readers: EventReaders,
     /// See [`name::INDEX_QUEUE`].
     pub index_queue: Gauge,
+    /// See [`name::HTTP_DENIED`].
+    pub denied: Counter,
 }
 
 /// The handle of a replica's age, set at the moment of a scrape.
@@ -362,6 +364,7 @@ impl Metrics {
                 refused: counter!(name::EVENTS_READERS_REFUSED),
             },
             index_queue: gauge!(name::INDEX_QUEUE),
+            denied: counter!(name::HTTP_DENIED),
         }
     }
 }

@@ -4,3 +4,4 @@
 mod check_config;
 mod decode;
 mod program;
+mod security;
