@@ -6,9 +6,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
-use zeromq::{
-    RouterSendHalf, RouterSocket, Socket, SocketRecv, SocketSend, XPubSocket, ZmqMessage, ZmqResult,
-};
+use zeromq::{RouterSocket, Socket, SocketRecv, SocketSend, XPubSocket, ZmqMessage, ZmqResult};
 
 use crate::{
     serve::{ServeError, Shared},
@@ -56,8 +54,7 @@ impl PublisherThread {
 
     /// Publishes and answers, one thing at a time as an engine's one publisher thread does: every
     /// batch in an answer was published before it, and none is published between its frames.
-    async fn turns(mut self, mut publisher: XPubSocket, router: RouterSocket) {
-        let (reply_half, mut requests) = router.split();
+    async fn turns(mut self, mut publisher: XPubSocket, mut router: RouterSocket) {
         loop {
             if self.stalled.wait_for(|stalled| !stalled).await.is_err() {
                 return;
@@ -68,8 +65,8 @@ impl PublisherThread {
                 changed = self.stalled.changed() => if changed.is_err() { return },
                 // Subscriptions first: one that has arrived gets everything sent after it.
                 received = publisher.recv() => count_subscription(received, &self.subscriptions),
-                request = requests.recv() => match request {
-                    Ok(request) => answer(request, &self.shared, &reply_half).await,
+                request = router.recv() => match request {
+                    Ok(request) => answer(request, &self.shared, &mut router).await,
                     Err(_) => return,
                 },
                 message = self.messages.recv() => match message {
@@ -110,37 +107,18 @@ fn count_subscription(received: ZmqResult<ZmqMessage>, subscriptions: &watch::Se
     }
 }
 
-/// Hands one requester's replies to its queue. What does not fit is dropped.
-async fn answer(request: ZmqMessage, shared: &Shared, replies: &RouterSendHalf) {
+/// Sends all replies to one request.
+async fn answer(request: ZmqMessage, shared: &Shared, router: &mut RouterSocket) {
     let Ok([identity, delimiter, start]) = <[Bytes; 3]>::try_from(request.into_vec()) else {
         return debug!("replay request is not 3 frames, ignored");
     };
     if !delimiter.is_empty() {
         return debug!("replay request has no delimiter, ignored");
     }
-    let (queue, queue_rx) = mpsc::channel(shared.reply_queue_count_max);
-    // It ends with the queue or with the runtime, which is the server's own.
-    tokio::spawn(drain(replies.clone(), queue_rx));
-    let mut dropped = 0_u64;
     for (seq, payload) in shared.replies(start_of(&start)) {
-        match queue.try_send(shared.reply(identity.clone(), seq, payload)) {
-            Ok(()) => (),
-            Err(mpsc::error::TrySendError::Full(_)) => dropped += 1,
-            Err(mpsc::error::TrySendError::Closed(_)) => return debug!("the requester is gone"),
-        }
-        // An engine's sending thread works beside this loop: only a slow reader fills the queue.
-        tokio::task::yield_now().await;
-    }
-    if dropped > 0 {
-        debug!(dropped, "replies dropped, the requester is slow");
-    }
-}
-
-/// One requester's connection, at its own pace.
-async fn drain(mut socket: RouterSendHalf, mut queue: mpsc::Receiver<ZmqMessage>) {
-    while let Some(reply) = queue.recv().await {
-        if let Err(error) = socket.send(reply).await {
-            return debug!(%error, "replay stopped, the requester is gone");
+        let reply = shared.reply(identity.clone(), seq, payload);
+        if let Err(error) = router.send(reply).await {
+            return debug!(%error, "replay stopped, the peer is gone");
         }
     }
 }

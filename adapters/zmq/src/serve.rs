@@ -31,10 +31,6 @@ pub const LIVE_QUEUE_COUNT_MAX: usize = 100_000;
 /// Batches kept for replay; an engine's default.
 pub const JOURNAL_COUNT_MAX: usize = 10_000;
 
-/// Replies that wait for one requester before the newest are dropped, end marker included, without
-/// a word: the default of an engine's ROUTER.
-pub const REPLY_QUEUE_COUNT_MAX: usize = 1000;
-
 /// How replies are framed after the delimiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
@@ -55,6 +51,10 @@ pub struct Faults {
     pub unjournaled: BTreeSet<u64>,
     /// Replies have no end marker.
     pub end_lost: bool,
+    /// Replies in one answer before the rest is dropped without a word, end marker included. An
+    /// engine's ROUTER does so to a slow reader: 1000 in its queue and 1000 in the reader's. A
+    /// switch and not a queue, because the library itself queues 100 000 messages a peer.
+    pub reply_count_max: Option<usize>,
 }
 
 /// How to serve.
@@ -70,8 +70,6 @@ pub struct ServeSettings {
     pub framing: Framing,
     /// See [`JOURNAL_COUNT_MAX`].
     pub journal_count_max: usize,
-    /// See [`REPLY_QUEUE_COUNT_MAX`]. Newer engines size it so that a whole journal fits.
-    pub reply_queue_count_max: usize,
     /// Faults from the start on.
     pub faults: Faults,
 }
@@ -84,7 +82,6 @@ impl Default for ServeSettings {
             topic: String::new(),
             framing: Framing::WithTopic,
             journal_count_max: JOURNAL_COUNT_MAX,
-            reply_queue_count_max: 2 * (JOURNAL_COUNT_MAX + 1),
             faults: Faults::default(),
         }
     }
@@ -127,7 +124,6 @@ pub(crate) struct Shared {
     topic: Bytes,
     framing: Framing,
     journal_count_max: usize,
-    pub(crate) reply_queue_count_max: usize,
     state: Mutex<State>,
 }
 
@@ -150,7 +146,6 @@ impl Server {
             topic: Bytes::from(settings.topic),
             framing: settings.framing,
             journal_count_max: settings.journal_count_max,
-            reply_queue_count_max: settings.reply_queue_count_max.max(1),
             state: Mutex::new(State { journal: VecDeque::new(), faults: settings.faults }),
         });
         let thread = PublisherThread {
@@ -261,6 +256,7 @@ impl Shared {
         if !state.faults.end_lost {
             replies.push((u64::MAX, Bytes::new()));
         }
+        replies.truncate(state.faults.reply_count_max.unwrap_or(usize::MAX));
         replies
     }
 
