@@ -38,6 +38,7 @@ GET /truth says what is really cached, each rank with the seq it holds for. POST
 fault, of all ranks or of ?rank=R:
   {\"fault\": \"restart\" | \"silent_restart\" | \"clear\" | \"undecodable_event\" | \"unknown_tag\"}
   {\"fault\": \"drop\" | \"hole\" | \"burn\" | \"poison\" | \"burst\", \"count\": 3}
+  {\"fault\": \"slow_reader\", \"count\": 2000}     cuts replay answers; null = whole again
   {\"fault\": \"stall\", \"ms\": 500}
   {\"fault\": \"freeze_clock\" | \"end_lost\", \"on\": true}
   {\"fault\": \"restart_tp_rank\", \"tp_rank\": 1}

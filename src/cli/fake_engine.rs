@@ -62,9 +62,6 @@ pub struct FakeEngineArgs {
     /// Batches kept for replay
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     buffer_steps: usize,
-    /// Replies that wait for a slow requester [default: the release's own]
-    #[arg(long, value_name = "N")]
-    reply_queue: Option<usize>,
     /// Requests a second that each rank makes up
     #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = rate)]
     rps: f64,
@@ -107,7 +104,6 @@ impl FakeEngineArgs {
             topic: self.topic.clone(),
             model: self.model.clone(),
             buffer_steps: self.buffer_steps,
-            reply_queue: self.reply_queue,
             rps: self.rps,
             step: Duration::from_millis(self.step_ms),
             seed: self.seed,

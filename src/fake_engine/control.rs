@@ -61,6 +61,12 @@ pub enum Fault {
         /// Whether.
         on: bool,
     },
+    /// Replay answers are cut after so many replies, end marker included, as a full pipe to a slow
+    /// reader cuts them (1000 to 2000 before 0.33); null = whole again.
+    SlowReader {
+        /// How many.
+        count: Option<usize>,
+    },
     /// A tensor-parallel member restarts; the leader and its stream go on.
     RestartTpRank {
         /// Which member.

@@ -260,9 +260,11 @@ impl Rank {
             Fault::FreezeClock { on } => self.frozen = on.then(now_s),
             Fault::EndLost { on } => {
                 self.serve.faults.end_lost = on;
-                if let Some(server) = &self.server {
-                    server.set_faults(self.serve.faults.clone());
-                }
+                self.set_faults();
+            }
+            Fault::SlowReader { count } => {
+                self.serve.faults.reply_count_max = count;
+                self.set_faults();
             }
             Fault::RestartTpRank { tp_rank } => {
                 let started = self.started_ms.get_mut(tp_rank).ok_or(FaultError::NoMember)?;
@@ -298,6 +300,12 @@ impl Rank {
     fn started_now(&mut self) {
         let count = usize::try_from(self.settings.tp).unwrap_or(1);
         self.started_ms = vec![Clock::unix_ms(); count];
+    }
+
+    fn set_faults(&self) {
+        if let Some(server) = &self.server {
+            server.set_faults(self.serve.faults.clone());
+        }
     }
 
     fn stall(&self, stalled: bool) {
@@ -344,7 +352,6 @@ fn serve_settings(settings: &FakeSettings, rank: u32) -> ServeSettings {
         topic: settings.topic.clone(),
         framing: if settings.release.replay_topic() { Framing::WithTopic } else { Framing::Plain },
         journal_count_max: settings.buffer_steps,
-        reply_queue_count_max: settings.reply_queue(),
         faults: Faults::default(),
     }
 }

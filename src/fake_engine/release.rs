@@ -99,11 +99,6 @@ impl Release {
         self.since(26, 0)
     }
 
-    /// The reply queue is sized for a whole journal; before it was 1000.
-    pub fn sized_replies(self) -> bool {
-        self.since(33, 0)
-    }
-
     /// The start of every chain is a constant; before it was random in each process.
     pub fn constant_seed(self) -> bool {
         self.since(29, 0)

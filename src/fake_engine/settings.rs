@@ -37,8 +37,6 @@ pub struct FakeSettings {
     pub model: String,
     /// Batches kept for replay.
     pub buffer_steps: usize,
-    /// Replies that wait for one requester; none = as the release has it.
-    pub reply_queue: Option<usize>,
     /// Requests a second that each rank makes up; 0 = none.
     pub rps: f64,
     /// Time of one step.
@@ -67,7 +65,6 @@ impl Default for FakeSettings {
             topic: String::new(),
             model: "fake".to_owned(),
             buffer_steps: 10_000,
-            reply_queue: None,
             rps: 0.0,
             step: Duration::from_millis(5),
             seed: 0,
@@ -90,12 +87,5 @@ impl FakeSettings {
             host_block_size_is_zero: self.release.host_block_size_is_zero(),
             host_group: self.release.maps(),
         }
-    }
-
-    /// The replay queue of the release: 1000, or from 0.33 on enough for a whole journal.
-    pub(super) fn reply_queue(&self) -> usize {
-        let sized = 2 * (self.buffer_steps + 1);
-        let own = if self.release.sized_replies() { sized } else { 1000 };
-        self.reply_queue.unwrap_or(own)
     }
 }

@@ -3,4 +3,5 @@
 
 mod check_config;
 mod decode;
+mod fake_engine;
 mod program;

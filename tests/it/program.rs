@@ -20,32 +20,32 @@ fn one_life(name: &str) -> PathBuf {
     path
 }
 
-fn kvbridge() -> Command {
+pub(crate) fn kvbridge() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvbridge"));
     command.current_dir(env!("CARGO_TARGET_TMPDIR")).args(["--log", "off"]);
     command
 }
 
 /// A running program, killed when dropped.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     out: BufReader<ChildStdout>,
 }
 
 impl Running {
-    fn start(command: &mut Command) -> Running {
+    pub(crate) fn start(command: &mut Command) -> Running {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         Running { child, out }
     }
 
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    fn end(mut self, signal: Option<&str>) -> (i32, String) {
+    pub(crate) fn end(mut self, signal: Option<&str>) -> (i32, String) {
         if let Some(signal) = signal {
             let id = self.child.id().to_string();
             assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
