@@ -9,7 +9,7 @@
 //! - `config`: file, environment and flags → a proven configuration.
 //! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
 //! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames;
-//!   `playback`: a recording as an engine.
+//!   `playback`: a recording as an engine; `fake_engine`: a model of an engine.
 //! - `http`: the API of routers and operators.
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
 //! - `telemetry`: metrics and the log.
@@ -25,6 +25,8 @@ pub mod cli;
 pub mod clock;
 #[cfg(feature = "shell")]
 pub mod config;
+#[cfg(feature = "shell")]
+pub mod fake_engine;
 #[cfg(feature = "shell")]
 pub mod http;
 pub mod index;

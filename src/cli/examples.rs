@@ -35,6 +35,23 @@ Examples:
   kvbridge play recording.jsonl --pub 5557 --replay 5558 --rate 100
   kvbridge play recording.jsonl --drop 5-9,20 --journal 5";
 
+pub(super) const FAKE_ENGINE: &str = "\
+GET /truth says what is really cached, each rank with the seq it holds for. POST /control makes a
+fault, of all ranks or of ?rank=R:
+  {\"fault\": \"restart\" | \"silent_restart\" | \"clear\" | \"undecodable_event\" | \"unknown_tag\"}
+  {\"fault\": \"drop\" | \"hole\" | \"burn\" | \"poison\" | \"burst\", \"count\": 3}
+  {\"fault\": \"slow_reader\", \"count\": 2000}     cuts replay answers; null = whole again
+  {\"fault\": \"stall\", \"ms\": 500}
+  {\"fault\": \"freeze_clock\" | \"end_lost\", \"on\": true}
+  {\"fault\": \"restart_tp_rank\", \"tp_rank\": 1}
+
+Examples:
+  kvbridge fake-engine --engine vllm --rps 20 --blocks 256
+  kvbridge run --vllm tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5657 --model fake --instance 127.0.0.1:8000
+  kvbridge fake-engine --engine vllm --encoding 0.16 --hashes bytes --dp 2 --host-blocks 64
+  curl -d '{\"fault\":\"drop\",\"count\":3}' http://127.0.0.1:8000/control
+  curl http://127.0.0.1:8000/truth";
+
 pub(super) const CHECK: &str = "\
 Examples:
   kvbridge check-config --config kvbridge.toml

@@ -7,6 +7,7 @@ mod console;
 mod decode;
 mod examples;
 mod exit;
+mod fake_engine;
 mod play;
 mod play_args;
 mod pretty;
@@ -25,6 +26,7 @@ pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
 pub use console::Console;
 pub use decode::DecodeArgs;
 pub use exit::Exit;
+pub use fake_engine::FakeEngineArgs;
 pub use play::PlayArgs;
 pub use play_args::{PlaybackArgs, Seqs};
 pub use run::{RunArgs, RunError};
@@ -32,6 +34,7 @@ pub use source_args::SourceArgs;
 pub use tail::{TailArgs, TailError};
 
 use crate::{
+    fake_engine::FakeError,
     playback::PlayError,
     telemetry::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log},
 };
@@ -58,6 +61,8 @@ pub enum Command {
     Tail(TailArgs),
     /// Play a recording as an engine
     Play(PlayArgs),
+    /// Model an engine: its cache, its event stream, its HTTP API, and faults on demand
+    FakeEngine(Box<FakeEngineArgs>),
     /// Print the envelopes of recorded frames, one JSON object a line
     Decode(DecodeArgs),
     /// Check the configuration without opening anything
@@ -95,6 +100,9 @@ pub enum CliError {
     /// A recording could not be played.
     #[error(transparent)]
     Play(#[from] PlayError),
+    /// A fake engine did not start.
+    #[error(transparent)]
+    FakeEngine(#[from] FakeError),
     /// `run` did not start or ended.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -109,7 +117,7 @@ impl CliError {
         match self {
             // The reader has seen enough (`| head`): that is its right.
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
-            CliError::Output(_) => Exit::Failed,
+            CliError::Output(_) | CliError::FakeEngine(_) => Exit::Failed,
             CliError::Config(_) | CliError::Log(_) => Exit::BadInput,
             CliError::Play(PlayError::Line { .. } | PlayError::Empty { .. }) => Exit::BadInput,
             CliError::Play(PlayError::Unreadable { .. } | PlayError::Serve(_)) => Exit::Failed,
@@ -134,6 +142,7 @@ pub async fn execute(
         Command::Run(args) => Box::pin(args.execute(environment, console)).await,
         Command::Tail(args) => Box::pin(args.execute(console)).await,
         Command::Play(args) => Box::pin(args.execute(console)).await,
+        Command::FakeEngine(args) => Box::pin(args.execute(console)).await,
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
     }

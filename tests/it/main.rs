@@ -4,6 +4,7 @@
 mod bridge;
 mod check_config;
 mod decode;
+mod fake_engine;
 mod follow;
 mod http;
 mod matching;

@@ -99,8 +99,8 @@ impl Peer {
         assert_eq!(self.command(&command)["event"], "set");
     }
 
-    /// A new life at the same ports, which plays from a position of the capture on. It has published
-    /// `published` batches before anybody can ask for them.
+    /// A new life at the same ports, which plays from a position of the capture on. It has
+    /// published `published` batches before anybody can ask for them.
     pub(crate) fn restart(&mut self, from: u64, published: u64) {
         let command = json!({"cmd": "restart", "from": from, "publish": published});
         assert_eq!(self.command(&command)["event"], "restarted");

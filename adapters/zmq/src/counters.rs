@@ -17,8 +17,8 @@ pub struct Counters {
     pub attached: AtomicU64,
     /// Live connections that could not be made.
     pub connect_failed: AtomicU64,
-    /// Live connections that ended by a reset or by bytes that are not the protocol, such as a frame
-    /// length over the limit where the transport checks it.
+    /// Live connections that ended by a reset or by bytes that are not the protocol, such as a
+    /// frame length over the limit where the transport checks it.
     pub receive_failed: AtomicU64,
     /// Replay requests started.
     pub replays: AtomicU64,

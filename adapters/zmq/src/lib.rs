@@ -52,6 +52,7 @@ mod counters;
 mod fifo;
 pub mod frame;
 mod live_queue;
+mod publisher;
 pub mod replay;
 mod retry;
 pub mod serve;

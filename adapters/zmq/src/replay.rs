@@ -1,9 +1,10 @@
 //! The replay client: one fresh DEALER per request, read by a task of its own into a bounded spool.
 //!
 //! The protocol has no end of range, no error reply and no acknowledgement: a malformed request is
-//! answered with nothing, a ROUTER drops silently when our pipe is full, and a DEALER that reconnects
-//! asks nothing again. So a request owns its socket and its deadlines, reads as fast as it can, and
-//! every way it can end is said. A REQ would get the first reply only; it is never used.
+//! answered with nothing, a ROUTER drops silently when our pipe is full, and a DEALER that
+//! reconnects asks nothing again. So a request owns its socket and its deadlines, reads as fast as
+//! it can, and every way it can end is said. A REQ would get the first reply only; it is never
+//! used.
 
 use std::{future::pending, sync::Arc, time::Duration};
 

@@ -20,9 +20,9 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
-use zeromq::{RouterSocket, Socket, SocketRecv, SocketSend, XPubSocket, ZmqMessage, ZmqResult};
+use zeromq::ZmqMessage;
 
-use crate::{frame::SeqFrame, subscribe::bindable};
+use crate::{frame::SeqFrame, publisher::PublisherThread};
 
 /// Messages that wait for a slow subscriber before the newest are dropped; an engine's default HWM
 /// is 100 000 per subscriber. Ours is one queue for all of them.
@@ -51,6 +51,10 @@ pub struct Faults {
     pub unjournaled: BTreeSet<u64>,
     /// Replies have no end marker.
     pub end_lost: bool,
+    /// Replies in one answer before the rest is dropped without a word, end marker included. An
+    /// engine's ROUTER does so to a slow reader: 1000 in its queue and 1000 in the reader's. A
+    /// switch and not a queue, because the library itself queues 100 000 messages a peer.
+    pub reply_count_max: Option<usize>,
 }
 
 /// How to serve.
@@ -110,12 +114,13 @@ pub struct Server {
     shared: Arc<Shared>,
     messages: mpsc::Sender<ZmqMessage>,
     subscriptions: watch::Receiver<u64>,
+    stalled: watch::Sender<bool>,
     stop: CancellationToken,
     ended: oneshot::Receiver<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     topic: Bytes,
     framing: Framing,
     journal_count_max: usize,
@@ -135,6 +140,7 @@ impl Server {
         let (subscriptions_tx, subscriptions) = watch::channel(0);
         let (bound_tx, bound) = oneshot::channel();
         let (ended_tx, ended) = oneshot::channel();
+        let (stalled, stalled_rx) = watch::channel(false);
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
             topic: Bytes::from(settings.topic),
@@ -142,11 +148,12 @@ impl Server {
             journal_count_max: settings.journal_count_max,
             state: Mutex::new(State { journal: VecDeque::new(), faults: settings.faults }),
         });
-        let thread = ServerThread {
+        let thread = PublisherThread {
             endpoints: (settings.live, settings.replay),
             shared: Arc::clone(&shared),
             messages: messages_rx,
             subscriptions: subscriptions_tx,
+            stalled: stalled_rx,
             stop: stop.clone(),
         };
         thread::Builder::new()
@@ -157,7 +164,7 @@ impl Server {
             })
             .map_err(ServeError::Thread)?;
         let (live, replay) = bound.await.map_err(|_| ServeError::Closed)??;
-        Ok(Server { live, replay, shared, messages, subscriptions, stop, ended })
+        Ok(Server { live, replay, shared, messages, subscriptions, stalled, stop, ended })
     }
 
     /// Where it publishes, with the real port.
@@ -200,6 +207,17 @@ impl Server {
         self.shared.lock().faults = faults;
     }
 
+    /// Forgets every batch, as a restart behind a proxy that keeps its connections does.
+    pub fn forget_journal(&self) {
+        self.shared.lock().journal.clear();
+    }
+
+    /// Stops or resumes publishing and answering. What is published meanwhile waits; connections
+    /// stay.
+    pub fn stall(&self, stalled: bool) {
+        self.stalled.send_replace(stalled);
+    }
+
     /// Waits until so many subscriptions have arrived since the start. What is published after it
     /// reaches those subscribers.
     pub async fn wait_subscribers(&self, count: u64) -> Result<(), ServeError> {
@@ -228,7 +246,7 @@ impl Shared {
     }
 
     /// All replies to a request from `start`, in order.
-    fn replies(&self, start: u64) -> Vec<(u64, Bytes)> {
+    pub(crate) fn replies(&self, start: u64) -> Vec<(u64, Bytes)> {
         let state = self.lock();
         let kept = state
             .journal
@@ -238,10 +256,11 @@ impl Shared {
         if !state.faults.end_lost {
             replies.push((u64::MAX, Bytes::new()));
         }
+        replies.truncate(state.faults.reply_count_max.unwrap_or(usize::MAX));
         replies
     }
 
-    fn reply(&self, identity: Bytes, seq: u64, payload: Bytes) -> ZmqMessage {
+    pub(crate) fn reply(&self, identity: Bytes, seq: u64, payload: Bytes) -> ZmqMessage {
         let seq = Bytes::copy_from_slice(SeqFrame::of(seq).as_bytes());
         // An engine's end marker has an empty topic.
         let topic = if payload.is_empty() { Bytes::new() } else { self.topic.clone() };
@@ -252,138 +271,10 @@ impl Shared {
     }
 }
 
-/// What the server's thread owns.
-struct ServerThread {
-    endpoints: (String, String),
-    shared: Arc<Shared>,
-    messages: mpsc::Receiver<ZmqMessage>,
-    subscriptions: watch::Sender<u64>,
-    stop: CancellationToken,
-}
-
-impl ServerThread {
-    /// Returns when the server is closed; with the runtime go the listeners, the connections and
-    /// the library's tasks.
-    fn run(self, bound: oneshot::Sender<Result<(String, String), ServeError>>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let answered = match runtime {
-            Ok(runtime) => return runtime.block_on(self.serve(bound)),
-            Err(error) => bound.send(Err(ServeError::Thread(error))),
-        };
-        if answered.is_err() {
-            debug!("nobody waits for the server any more");
-        }
-    }
-
-    async fn serve(self, bound: oneshot::Sender<Result<(String, String), ServeError>>) {
-        let (live, replay) = &self.endpoints;
-        let (answer, sockets) = match bind_both(live, replay).await {
-            Ok((publisher, router, endpoints)) => (Ok(endpoints), Some((publisher, router))),
-            Err(error) => (Err(error), None),
-        };
-        // An error to send = the caller gave up, so there is nothing to serve either.
-        let (Ok(()), Some((publisher, router))) = (bound.send(answer), sockets) else { return };
-        tokio::select! {
-            () = self.stop.cancelled() => (),
-            () = publish_all(publisher, self.messages, self.subscriptions) => (),
-            () = answer_all(router, &self.shared) => (),
-        }
-    }
-}
-
-async fn bind_both(
-    live: &str,
-    replay: &str,
-) -> Result<(XPubSocket, RouterSocket, (String, String)), ServeError> {
-    let failed = |endpoint: &str| {
-        let endpoint = endpoint.to_owned();
-        move |source| ServeError::Bind { endpoint, source }
-    };
-    let (mut publisher, mut router) = (XPubSocket::new(), RouterSocket::new());
-    let live = publisher.bind(&bindable(live)).await.map_err(failed(live))?;
-    let replay = router.bind(&bindable(replay)).await.map_err(failed(replay))?;
-    Ok((publisher, router, (live.to_string(), replay.to_string())))
-}
-
-/// Sends what is published and counts subscriptions, until the server is dropped.
-async fn publish_all(
-    mut socket: XPubSocket,
-    mut messages: mpsc::Receiver<ZmqMessage>,
-    subscriptions: watch::Sender<u64>,
-) {
-    loop {
-        tokio::select! {
-            // Subscriptions first: one that has arrived gets everything sent after it.
-            biased;
-            received = socket.recv() => count_subscription(received, &subscriptions),
-            message = messages.recv() => match message {
-                Some(message) => {
-                    if let Err(error) = socket.send(message).await {
-                        debug!(%error, "live message not sent");
-                    }
-                }
-                None => return,
-            },
-        }
-    }
-}
-
-fn count_subscription(received: ZmqResult<ZmqMessage>, subscriptions: &watch::Sender<u64>) {
-    match received {
-        Ok(message) => {
-            if message.get(0).and_then(|frame| frame.first()) == Some(&1) {
-                subscriptions.send_modify(|count| *count += 1);
-            }
-        }
-        Err(error) => debug!(%error, "subscriber gone"),
-    }
-}
-
-/// Answers requests one after the other, as an engine's one publisher thread does.
-async fn answer_all(mut router: RouterSocket, shared: &Shared) {
-    while let Ok(request) = router.recv().await {
-        let Ok([identity, delimiter, start]) = <[Bytes; 3]>::try_from(request.into_vec()) else {
-            debug!("replay request is not 3 frames, ignored");
-            continue;
-        };
-        if !delimiter.is_empty() {
-            debug!("replay request has no delimiter, ignored");
-            continue;
-        }
-        for (seq, payload) in shared.replies(start_of(&start)) {
-            let reply = shared.reply(identity.clone(), seq, payload);
-            if let Err(error) = router.send(reply).await {
-                debug!(%error, "replay stopped, the peer is gone");
-                break;
-            }
-        }
-    }
-}
-
-/// The start as an engine reads it: a big-endian number of any length.
-fn start_of(frame: &[u8]) -> u64 {
-    frame
-        .iter()
-        .fold(0_u64, |start, byte| start.saturating_mul(256).saturating_add(u64::from(*byte)))
-}
-
 fn frames(frames: &[Bytes]) -> ZmqMessage {
     let mut message = ZmqMessage::from(Bytes::new());
     for frame in frames {
         message.push_back(frame.clone());
     }
     message.split_off(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn start_is_a_number_of_any_length() {
-        assert_eq!(start_of(&[]), 0);
-        assert_eq!(start_of(&[0, 0, 1, 2]), 258);
-        assert_eq!(start_of(&[0xff; 8]), u64::MAX);
-        assert_eq!(start_of(&[0xff; 12]), u64::MAX);
-    }
 }

@@ -1,8 +1,8 @@
 //! One supervised live subscription: connect, read, notice loss, connect again.
 //!
-//! The `zeromq` crate's SUB socket alone can stay deaf for ever: a peer that resets right after its READY
-//! left `connect` with Ok and nothing ever arriving in 15 of 20 runs, and a peer that accepts and
-//! is silent blocked its reconnect until that peer closed. So a socket lives for one connection
+//! The `zeromq` crate's SUB socket alone can stay deaf for ever: a peer that resets right after its
+//! READY left `connect` with Ok and nothing ever arriving in 15 of 20 runs, and a peer that accepts
+//! and is silent blocked its reconnect until that peer closed. So a socket lives for one connection
 //! only: connect first, subscribe after (a dead peer is then an error and not silence), and any
 //! error or disconnect drops the socket. The read task never waits for the consumer, so a slow
 //! consumer shows as a marker in the queue instead of silent drops at the engine.

@@ -27,6 +27,7 @@ on_every_transport!(
     new_request_replaces_the_open_one,
     full_spool_ends_the_request_after_what_it_holds,
     peer_that_dies_mid_replay_is_a_failure,
+    a_cut_answer_ends_without_a_word,
 );
 
 async fn server(settings: ServeSettings) -> Server {
@@ -88,8 +89,13 @@ async fn replay_in_both_framings(transport: Transport) {
 }
 
 async fn faults_of_the_field(transport: Transport) {
-    let faults =
-        Faults { withheld: [1].into(), burnt: [2].into(), unjournaled: [3].into(), end_lost: true };
+    let faults = Faults {
+        withheld: [1].into(),
+        burnt: [2].into(),
+        unjournaled: [3].into(),
+        end_lost: true,
+        ..Faults::default()
+    };
     let settings = ServeSettings { journal_count_max: 4, faults, ..ServeSettings::default() };
     let server = server(settings).await;
     let mut live = subscribe(server.live(), transport);
@@ -222,4 +228,19 @@ async fn peer_that_dies_mid_replay_is_a_failure(transport: Transport) {
     server.close().await;
     let last = within(Duration::from_secs(2), client.next()).await;
     assert_eq!(last.1, ReplayPart::Failed { reason: ReplayFailure::Closed });
+}
+
+/// As libzmq does at a full pipe: what does not fit is dropped without a word, the end marker too.
+async fn a_cut_answer_ends_without_a_word(transport: Transport) {
+    let faults = Faults { reply_count_max: Some(3), ..Faults::default() };
+    let server = server(ServeSettings { faults, ..ServeSettings::default() }).await;
+    publish(&server, 0..5);
+    let (seqs, _, last) = replay(&mut hasty(server.replay(), transport), 0).await;
+    assert_eq!(seqs, [0, 1, 2]);
+    assert!(
+        matches!(last, ReplayPart::Failed { reason: ReplayFailure::Silent { .. } }),
+        "{last:?}"
+    );
+    let (seqs, _, last) = replay(&mut hasty(server.replay(), transport), 3).await;
+    assert_eq!((seqs, last), (vec![3, 4], ReplayPart::End));
 }

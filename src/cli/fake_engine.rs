@@ -1,0 +1,142 @@
+//! `kvbridge fake-engine`: a model of an engine, faithful on the wire.
+
+use std::{net::SocketAddr, time::Duration};
+
+use super::{CliError, Console, Exit, examples, signal};
+use crate::{
+    clock::Clock,
+    config::limits,
+    fake_engine::{self, FakeSettings, Ports, Release, traffic::TrafficSettings},
+    pipeline::Tasks,
+};
+
+/// Model an engine: its cache, its event stream, its HTTP API, and faults on demand
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = examples::FAKE_ENGINE)]
+pub struct FakeEngineArgs {
+    /// Which engine
+    #[arg(long, value_name = "NAME", value_parser = ["vllm"])]
+    engine: String,
+    /// Release whose bytes are sent, from 0.9 on
+    #[arg(long, value_name = "RELEASE", default_value_t = Release::NEWEST)]
+    encoding: Release,
+    /// Form of block hashes: the last 8 bytes as a number, or all bytes (from 0.10.2 on)
+    #[arg(long, value_name = "FORM", value_parser = ["int", "bytes"], default_value = "int")]
+    hashes: String,
+    /// Text that hash chains start from [default: the release's own]
+    #[arg(long, value_name = "TEXT")]
+    hash_seed: Option<String>,
+    /// Blocks of a rank's cache, the null block counted
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..))]
+    blocks: u32,
+    /// Tokens per block
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    block_size: u32,
+    /// Window in tokens of a second, sliding attention group [default: one full group]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    sliding_window: Option<u32>,
+    /// Blocks of a rank's host tier; 0 = none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    host_blocks: u32,
+    /// Data-parallel ranks, at port + r
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    dp: u32,
+    /// Tensor-parallel members of each rank
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    tp: u32,
+    /// Port of rank 0's publisher; 0 = any free one
+    #[arg(long = "pub", value_name = "PORT", default_value_t = 5557)]
+    publish: u16,
+    /// Port of rank 0's replay socket; keep it further from --pub than there are ranks
+    #[arg(long, value_name = "PORT", default_value_t = 5657)]
+    replay: u16,
+    /// Address of the HTTP API; it has no authentication
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8000")]
+    http: SocketAddr,
+    /// Topic of every message
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    topic: String,
+    /// Served model; a completion for another one uses an adapter of that name
+    #[arg(long, value_name = "NAME", default_value = "fake")]
+    model: String,
+    /// Batches kept for replay
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    buffer_steps: usize,
+    /// Requests a second that each rank makes up
+    #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = rate)]
+    rps: f64,
+    /// Adapters that made-up requests use
+    #[arg(long = "lora", value_name = "NAME")]
+    loras: Vec<String>,
+    /// Milliseconds of a step
+    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    step_ms: u64,
+    /// Seed of the made-up requests
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Print where everything is as one JSON line
+    #[arg(long)]
+    ports_json: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.0..=1e6).contains(&rate) => Ok(rate),
+        _ => Err("expected requests a second, 0 to 1000000".to_owned()),
+    }
+}
+
+impl FakeEngineArgs {
+    fn settings(&self) -> FakeSettings {
+        FakeSettings {
+            release: self.encoding,
+            bytes: self.hashes == "bytes",
+            hash_seed: self.hash_seed.clone(),
+            blocks: self.blocks,
+            block_size: self.block_size,
+            window: self.sliding_window,
+            host_blocks: self.host_blocks,
+            dp: self.dp,
+            tp: self.tp,
+            publish_port: self.publish,
+            replay_port: self.replay,
+            http: self.http,
+            topic: self.topic.clone(),
+            model: self.model.clone(),
+            buffer_steps: self.buffer_steps,
+            rps: self.rps,
+            step: Duration::from_millis(self.step_ms),
+            seed: self.seed,
+            traffic: TrafficSettings { loras: self.loras.clone(), ..TrafficSettings::default() },
+        }
+    }
+
+    pub(super) async fn execute(self, console: &mut Console<'_>) -> Result<Exit, CliError> {
+        let mut stop = signal::Stop::new()?;
+        let mut tasks = Tasks::new();
+        let ports = fake_engine::start(self.settings(), &mut tasks, Clock::start()).await?;
+        if self.ports_json {
+            let line = serde_json::to_string(&ports).expect("texts and numbers serialise");
+            console.line(&line)?;
+        } else {
+            describe(console, &self, &ports)?;
+        }
+        console.out.flush()?;
+        let exit = stop.wait().await;
+        tasks.stop(limits::STOP_DEADLINE).await;
+        Ok(exit)
+    }
+}
+
+fn describe(
+    console: &mut Console<'_>,
+    args: &FakeEngineArgs,
+    ports: &Ports,
+) -> std::io::Result<()> {
+    console.line(&format!("fake {} {} on {}", args.engine, args.encoding, ports.http))?;
+    for rank in &ports.ranks {
+        let (live, replay) = (&rank.live, &rank.replay);
+        console.line(&format!("  rank {}: publishes at {live}, replay {replay}", rank.rank))?;
+    }
+    Ok(())
+}

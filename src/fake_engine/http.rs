@@ -1,0 +1,217 @@
+//! SHELL. The engine's HTTP side: completions, metrics, reset, and what no engine has: truth,
+//! control.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    Ports,
+    control::{Ask, Fault},
+    engine::{Finished, Request},
+    http_text::{completion_request, metrics_text, truth_lines},
+    settings::FakeSettings,
+};
+
+/// Header by which a caller picks a rank.
+const RANK_HEADER: &str = "x-data-parallel-rank";
+
+struct Shared {
+    settings: Arc<FakeSettings>,
+    ports: Ports,
+    asks: Vec<mpsc::Sender<Ask>>,
+    turn: AtomicUsize,
+}
+
+type Fake = State<Arc<Shared>>;
+
+/// A refusal in the form of the OpenAI API.
+struct Refusal(StatusCode, String);
+
+impl Refusal {
+    fn bad(text: impl Into<String>) -> Refusal {
+        Refusal(StatusCode::BAD_REQUEST, text.into())
+    }
+
+    /// The rank ended, or its life did while it worked on the answer.
+    fn gone() -> Refusal {
+        Refusal(StatusCode::SERVICE_UNAVAILABLE, "the engine is gone".to_owned())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let code = self.0.as_u16();
+        let mut response = json_response(&json!({"error": {"message": self.1, "code": code}}));
+        *response.status_mut() = self.0;
+        response
+    }
+}
+
+pub(super) fn router(
+    settings: Arc<FakeSettings>,
+    ports: Ports,
+    asks: Vec<mpsc::Sender<Ask>>,
+) -> Router {
+    Router::new()
+        .route("/health", get(async || ""))
+        .route("/ports", get(ports_json))
+        .route("/kv_event_sources", get(sources))
+        .route("/metrics", get(metrics))
+        .route("/truth", get(truth))
+        .route("/v1/completions", post(completions))
+        .route("/reset_prefix_cache", post(reset))
+        .route("/control", post(control))
+        .with_state(Arc::new(Shared { settings, ports, asks, turn: AtomicUsize::new(0) }))
+}
+
+impl Shared {
+    async fn ask<T>(
+        &self,
+        rank: usize,
+        ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
+    ) -> Result<T, Refusal> {
+        let (done, answer) = oneshot::channel();
+        let queue = self.asks.get(rank).ok_or_else(|| Refusal::bad("there is no such rank"))?;
+        queue.send(ask(done)).await.map_err(|_| Refusal::gone())?;
+        answer.await.map_err(|_| Refusal::gone())
+    }
+
+    /// The ranks a request is for: the one of `?rank=`, else all.
+    fn ranks(&self, uri: &Uri) -> Result<Vec<usize>, Refusal> {
+        match query(uri, "rank") {
+            None => Ok((0..self.asks.len()).collect()),
+            Some(text) => {
+                let rank = text.parse().map_err(|_| Refusal::bad("rank is no number"))?;
+                Ok(vec![rank])
+            }
+        }
+    }
+}
+
+async fn completions(
+    State(fake): Fake,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let asked: Value =
+        serde_json::from_slice(&body).map_err(|error| Refusal::bad(error.to_string()))?;
+    let request: Request =
+        completion_request(&asked, &fake.settings.model).map_err(Refusal::bad)?;
+    let rank = match headers.get(RANK_HEADER) {
+        Some(value) => value
+            .to_str()
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| Refusal::bad("the rank header is no number"))?,
+        None => fake.turn.fetch_add(1, Ordering::Relaxed) % fake.asks.len().max(1),
+    };
+    let model = request.lora.clone().unwrap_or_else(|| fake.settings.model.clone());
+    let finished: Finished = fake.ask(rank, |done| Ask::Complete(request, done)).await?;
+    if finished.output.is_empty() {
+        return Err(Refusal::bad("prompt and output are longer than the cache"));
+    }
+    let (prompt, output) = (finished.prompt_tokens, finished.output.len());
+    Ok(json_response(&json!({
+        "id": format!("cmpl-{}", finished.id),
+        "object": "text_completion",
+        "model": model,
+        "choices": [{
+            "index": 0, "text": "", "token_ids": finished.output, "finish_reason": "length",
+        }],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": output,
+            "total_tokens": prompt + output,
+            "prompt_tokens_details": {"cached_tokens": finished.cached_tokens},
+        },
+    })))
+}
+
+/// As the engine: the answer does not say whether anything was emptied, and events leave only with
+/// the next step.
+async fn reset(State(fake): Fake, uri: Uri) -> Result<Response, Refusal> {
+    let put_back_running = query(&uri, "reset_running_requests") == Some("true");
+    for rank in 0..fake.asks.len() {
+        fake.ask(rank, |done| Ask::Reset { put_back_running, done }).await?;
+    }
+    Ok(StatusCode::OK.into_response())
+}
+
+async fn control(State(fake): Fake, uri: Uri, body: Bytes) -> Result<Response, Refusal> {
+    let fault: Fault =
+        serde_json::from_slice(&body).map_err(|error| Refusal::bad(error.to_string()))?;
+    for rank in fake.ranks(&uri)? {
+        let done = fake.ask(rank, |done| Ask::Fault(fault.clone(), done)).await?;
+        done.map_err(|text| Refusal(StatusCode::CONFLICT, text))?;
+    }
+    Ok(json_response(&json!({"done": true})))
+}
+
+async fn truth(State(fake): Fake, uri: Uri) -> Result<Response, Refusal> {
+    let mut lines = String::new();
+    for rank in fake.ranks(&uri)? {
+        let cut = fake.ask(rank, Ask::Truth).await?;
+        truth_lines(&mut lines, rank, &cut, &fake.settings);
+    }
+    Ok(with_type(lines, "application/x-ndjson"))
+}
+
+async fn metrics(State(fake): Fake) -> Result<Response, Refusal> {
+    let mut ranks = Vec::new();
+    for rank in 0..fake.asks.len() {
+        ranks.push(fake.ask(rank, Ask::Stats).await?);
+    }
+    let text = metrics_text(&ranks, &fake.settings);
+    Ok(with_type(text, "text/plain; version=0.0.4; charset=utf-8"))
+}
+
+async fn ports_json(State(fake): Fake) -> Response {
+    json_response(&json!(fake.ports))
+}
+
+/// Rank to its configuration, as the engine's discovery endpoint of 0.31 has it.
+async fn sources(State(fake): Fake) -> Response {
+    let of_rank = |ports: &super::RankPorts| {
+        let config = json!({
+            "enable_kv_cache_events": true,
+            "publisher": "zmq",
+            "endpoint": ports.live,
+            "replay_endpoint": ports.replay,
+            "buffer_steps": fake.settings.buffer_steps,
+            "hwm": 100_000,
+            "max_queue_size": 100_000,
+            "topic": fake.settings.topic,
+        });
+        (ports.rank.to_string(), config)
+    };
+    let map: serde_json::Map<String, Value> = fake.ports.ranks.iter().map(of_rank).collect();
+    json_response(&Value::Object(map))
+}
+
+fn query<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
+    let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
+}
+
+fn json_response(value: &Value) -> Response {
+    with_type(value.to_string(), "application/json")
+}
+
+fn with_type(text: String, kind: &'static str) -> Response {
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

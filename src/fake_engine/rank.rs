@@ -1,0 +1,386 @@
+//! SHELL. One data-parallel rank: an engine, its publisher, and what is done to them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use kvbridge_adapters_zmq::{Faults, Framing, ServeError, ServeSettings, Server};
+use kvbridge_schemas::Event;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Interval, MissedTickBehavior, interval},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error};
+
+use super::{
+    control::{Ask, Cut, Fault, Stats},
+    encode::{POISON, Stray},
+    engine::{Engine, Finished, Request, Step},
+    hash::{SEED_DEFAULT, none_hash},
+    settings::FakeSettings,
+    traffic::Traffic,
+};
+use crate::{clock::Clock, recovery::Tick};
+
+/// Ids from here on belong to requests that came by HTTP.
+const ASKED_ID_FIRST: u64 = 1 << 32;
+
+pub(super) struct Rank {
+    settings: FakeSettings,
+    rank: u32,
+    clock: Clock,
+    engine: Engine,
+    server: Option<Server>,
+    serve: ServeSettings,
+    seq: u64,
+    life: u64,
+    next: Next,
+    frozen: Option<f64>,
+    started_ms: Vec<u64>,
+    traffic: Traffic,
+    made_up: u64,
+    asked: u64,
+    arrival_ms: Option<f64>,
+    stalled_until: Option<Tick>,
+    waiters: BTreeMap<u64, oneshot::Sender<Finished>>,
+}
+
+/// What happens to the next batches.
+#[derive(Default)]
+struct Next {
+    dropped: u64,
+    holes: u64,
+    burnt: u64,
+    poisoned: u64,
+    strays: Vec<Stray>,
+}
+
+impl Rank {
+    pub(super) async fn bind(
+        settings: &FakeSettings,
+        rank: u32,
+        clock: Clock,
+    ) -> Result<Rank, ServeError> {
+        let serve = serve_settings(settings, rank);
+        let server = Server::bind(serve.clone()).await?;
+        // A restart binds the ports that the first life was given.
+        let (live, replay) = (server.live().to_owned(), server.replay().to_owned());
+        let serve = ServeSettings { live, replay, ..serve };
+        let seed = settings.seed ^ u64::from(rank) << 32;
+        let mut traffic = Traffic::new(settings.traffic.clone(), seed);
+        let first = (settings.rps > 0.0).then(|| 1000.0 * traffic.gap_s(settings.rps));
+        let mut rank = Rank {
+            engine: engine(settings, 0),
+            settings: settings.clone(),
+            rank,
+            clock,
+            server: Some(server),
+            serve,
+            seq: 0,
+            life: 0,
+            next: Next::default(),
+            frozen: None,
+            started_ms: Vec::new(),
+            traffic,
+            made_up: 0,
+            asked: 0,
+            arrival_ms: first,
+            stalled_until: None,
+            waiters: BTreeMap::new(),
+        };
+        rank.started_now();
+        Ok(rank)
+    }
+
+    pub(super) fn live(&self) -> &str {
+        &self.serve.live
+    }
+
+    pub(super) fn replay(&self) -> &str {
+        &self.serve.replay
+    }
+
+    pub(super) async fn run(mut self, mut asks: mpsc::Receiver<Ask>, stop: CancellationToken) {
+        let mut pace = pace(&self.settings);
+        loop {
+            let stalled = self.stalled_until;
+            let arrival = self.arrival_ms.map(|ms| Tick(whole_ms(ms)));
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                ask = asks.recv() => match ask {
+                    Some(ask) => self.answer(ask).await,
+                    None => break,
+                },
+                () = self.clock.sleep_until(stalled), if stalled.is_some() => self.resume(),
+                () = self.clock.sleep_until(arrival), if arrival.is_some() => self.arrive(),
+                _ = pace.tick(), if stalled.is_none() && !self.engine.is_idle() => self.step(),
+            }
+        }
+        if let Some(server) = self.server.take() {
+            server.close().await;
+        }
+    }
+
+    // === steps ===
+
+    fn arrive(&mut self) {
+        let request = self.traffic.request(self.made_up);
+        self.made_up += 1;
+        self.engine.add(request);
+        let gap_ms = 1000.0 * self.traffic.gap_s(self.settings.rps);
+        self.arrival_ms = self.arrival_ms.map(|ms| ms + gap_ms);
+    }
+
+    fn step(&mut self) {
+        let Step { events, finished } = self.engine.step();
+        self.publish(&events);
+        for finished in finished {
+            match self.waiters.remove(&finished.id) {
+                Some(waiter) => tell(waiter, finished),
+                None => self.traffic.finished(finished.id, &finished.output),
+            }
+        }
+    }
+
+    /// Publishes a batch, if there is anything to say, as the faults want it.
+    fn publish(&mut self, events: &[Event]) {
+        if events.is_empty() && self.next.strays.is_empty() {
+            return;
+        }
+        let seq = self.seq;
+        self.seq += 1;
+        let strays = std::mem::take(&mut self.next.strays);
+        let dropped = take_one(&mut self.next.dropped);
+        let hole = take_one(&mut self.next.holes);
+        if take_one(&mut self.next.burnt) {
+            return;
+        }
+        let payload = if take_one(&mut self.next.poisoned) {
+            Bytes::from_static(POISON)
+        } else {
+            let ts = self.frozen.unwrap_or_else(now_s);
+            self.settings.encoder().batch(ts, events, &strays, Some(self.rank)).into()
+        };
+        let faults = &mut self.serve.faults;
+        if dropped {
+            faults.withheld.insert(seq);
+        }
+        if hole {
+            faults.unjournaled.insert(seq);
+        }
+        let Some(server) = &self.server else { return };
+        if dropped || hole {
+            server.set_faults(faults.clone());
+        }
+        if let Err(error) = server.publish(seq, payload) {
+            error!(rank = self.rank, seq, %error, "batch not published");
+        }
+    }
+
+    // === what is asked ===
+
+    async fn answer(&mut self, ask: Ask) {
+        match ask {
+            Ask::Complete(request, done) => {
+                let id = ASKED_ID_FIRST + self.asked;
+                self.asked += 1;
+                self.engine.add(Request { id, ..request });
+                self.waiters.insert(id, done);
+            }
+            Ask::Reset { put_back_running, done } => {
+                let emptied = self.engine.reset(put_back_running);
+                tell(done, emptied);
+            }
+            Ask::Truth(done) => tell(done, self.cut()),
+            Ask::Stats(done) => tell(done, self.stats()),
+            Ask::Fault(fault, done) => {
+                debug!(rank = self.rank, ?fault, "fault");
+                let result = self.fault(fault).await;
+                tell(done, result.map_err(|error| error.to_string()));
+            }
+        }
+    }
+
+    fn cut(&self) -> Cut {
+        Cut {
+            next_seq: self.seq,
+            life: self.life,
+            pending: self.engine.has_events(),
+            resident: self.engine.truth(),
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let (running, waiting) = self.engine.load();
+        Stats {
+            counts: self.engine.counts,
+            running,
+            waiting,
+            used_blocks: self.engine.cache().used_count(),
+            started_ms: self.started_ms.clone(),
+        }
+    }
+
+    async fn fault(&mut self, fault: Fault) -> Result<(), FaultError> {
+        match fault {
+            Fault::Restart => {
+                if let Some(server) = self.server.take() {
+                    server.close().await;
+                }
+                self.new_life();
+                self.server = Some(Server::bind(self.serve.clone()).await?);
+            }
+            Fault::SilentRestart => {
+                self.new_life();
+                if let Some(server) = &self.server {
+                    server.forget_journal();
+                    server.set_faults(Faults::default());
+                    server.stall(false);
+                }
+            }
+            Fault::Drop { count } => self.next.dropped += count,
+            Fault::Hole { count } => self.next.holes += count,
+            Fault::Burn { count } => self.next.burnt += count,
+            Fault::Poison { count } => self.next.poisoned += count,
+            Fault::UndecodableEvent => self.next.strays.push(Stray::BadStore),
+            Fault::UnknownTag => self.next.strays.push(Stray::UnknownTag),
+            Fault::Burst { count } => self.burst(count),
+            Fault::Stall { ms } => {
+                self.stalled_until = Some(self.clock.now().plus(ms));
+                self.stall(true);
+            }
+            Fault::Clear => {
+                if !self.engine.reset(true) {
+                    return Err(FaultError::InUse);
+                }
+                let events = self.engine.flush();
+                self.publish(&events);
+            }
+            Fault::FreezeClock { on } => self.frozen = on.then(now_s),
+            Fault::EndLost { on } => {
+                self.serve.faults.end_lost = on;
+                self.set_faults();
+            }
+            Fault::SlowReader { count } => {
+                self.serve.faults.reply_count_max = count;
+                self.set_faults();
+            }
+            Fault::RestartTpRank { tp_rank } => {
+                let started = self.started_ms.get_mut(tp_rank).ok_or(FaultError::NoMember)?;
+                *started = Clock::unix_ms();
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests of one token each, one a step: every step has something to say.
+    fn burst(&mut self, count: u64) {
+        for _ in 0..count {
+            let request = self.traffic.request(self.made_up);
+            self.made_up += 1;
+            self.engine.add(Request { output_tokens: 1, ..request });
+            self.step();
+        }
+    }
+
+    fn new_life(&mut self) {
+        self.life += 1;
+        self.engine = engine(&self.settings, self.life);
+        self.seq = 0;
+        self.next = Next::default();
+        self.serve.faults = Faults::default();
+        self.frozen = None;
+        self.stalled_until = None;
+        // Callers of the old life see their request fail.
+        self.waiters.clear();
+        self.started_now();
+    }
+
+    fn started_now(&mut self) {
+        let count = usize::try_from(self.settings.tp).unwrap_or(1);
+        self.started_ms = vec![Clock::unix_ms(); count];
+    }
+
+    fn set_faults(&self) {
+        if let Some(server) = &self.server {
+            server.set_faults(self.serve.faults.clone());
+        }
+    }
+
+    fn stall(&self, stalled: bool) {
+        if let Some(server) = &self.server {
+            server.stall(stalled);
+        }
+    }
+
+    fn resume(&mut self) {
+        self.stalled_until = None;
+        self.stall(false);
+    }
+}
+
+/// Why a fault could not be made.
+#[derive(Debug, thiserror::Error)]
+enum FaultError {
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error("blocks are in use")]
+    InUse,
+    #[error("there is no such member")]
+    NoMember,
+}
+
+fn engine(settings: &FakeSettings, life: u64) -> Engine {
+    let seed = match &settings.hash_seed {
+        Some(seed) => seed.clone(),
+        None if settings.release.constant_seed() => SEED_DEFAULT.to_owned(),
+        // Random in each process: the same prompt has other hashes after a restart.
+        None => format!("life {life} of {}", settings.seed),
+    };
+    Engine::new(settings.cache(), none_hash(&seed), settings.release.tagged_keys())
+}
+
+fn serve_settings(settings: &FakeSettings, rank: u32) -> ServeSettings {
+    let endpoint = |port: u16| {
+        let offset = if port == 0 { 0 } else { rank };
+        format!("tcp://127.0.0.1:{}", u32::from(port) + offset)
+    };
+    ServeSettings {
+        live: endpoint(settings.publish_port),
+        replay: endpoint(settings.replay_port),
+        topic: settings.topic.clone(),
+        framing: if settings.release.replay_topic() { Framing::WithTopic } else { Framing::Plain },
+        journal_count_max: settings.buffer_steps,
+        faults: Faults::default(),
+    }
+}
+
+fn pace(settings: &FakeSettings) -> Interval {
+    let mut pace = interval(settings.step);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace
+}
+
+/// Answers; the caller may have gone.
+fn tell<T>(caller: oneshot::Sender<T>, answer: T) {
+    if caller.send(answer).is_err() {
+        debug!("the caller is gone");
+    }
+}
+
+fn take_one(count: &mut u64) -> bool {
+    let any = *count > 0;
+    *count = count.saturating_sub(1);
+    any
+}
+
+fn now_s() -> f64 {
+    std::time::Duration::from_millis(Clock::unix_ms()).as_secs_f64()
+}
+
+/// Milliseconds without their fraction.
+fn whole_ms(ms: f64) -> u64 {
+    let span = std::time::Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

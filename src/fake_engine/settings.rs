@@ -1,0 +1,91 @@
+//! How a fake engine is set up.
+
+use std::{net::SocketAddr, time::Duration};
+
+use super::{cache::CacheSettings, encode::Encoder, release::Release, traffic::TrafficSettings};
+
+/// Everything that does not change while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FakeSettings {
+    /// Modelled release.
+    pub release: Release,
+    /// Hashes are whole bytes on the wire.
+    pub bytes: bool,
+    /// Text that the chain of hashes starts from; none = as the release does by itself.
+    pub hash_seed: Option<String>,
+    /// Blocks of each rank's pool, the null block counted.
+    pub blocks: u32,
+    /// Tokens per block.
+    pub block_size: u32,
+    /// Window of a second, sliding group.
+    pub window: Option<u32>,
+    /// Blocks of each rank's host tier; 0 = none.
+    pub host_blocks: u32,
+    /// Data-parallel ranks.
+    pub dp: u32,
+    /// Tensor-parallel members of each rank.
+    pub tp: u32,
+    /// Port of rank 0's publisher; rank r has port + r; 0 = any free ones.
+    pub publish_port: u16,
+    /// Port of rank 0's replay socket.
+    pub replay_port: u16,
+    /// Address of the HTTP server.
+    pub http: SocketAddr,
+    /// Topic.
+    pub topic: String,
+    /// Served model.
+    pub model: String,
+    /// Batches kept for replay.
+    pub buffer_steps: usize,
+    /// Requests a second that each rank makes up; 0 = none.
+    pub rps: f64,
+    /// Time of one step.
+    pub step: Duration,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// What the made-up requests look like.
+    pub traffic: TrafficSettings,
+}
+
+impl Default for FakeSettings {
+    fn default() -> FakeSettings {
+        FakeSettings {
+            release: Release::NEWEST,
+            bytes: false,
+            hash_seed: None,
+            blocks: 1024,
+            block_size: 16,
+            window: None,
+            host_blocks: 0,
+            dp: 1,
+            tp: 1,
+            publish_port: 0,
+            replay_port: 0,
+            http: SocketAddr::from(([127, 0, 0, 1], 0)),
+            topic: String::new(),
+            model: "fake".to_owned(),
+            buffer_steps: 10_000,
+            rps: 0.0,
+            step: Duration::from_millis(5),
+            seed: 0,
+            traffic: TrafficSettings::default(),
+        }
+    }
+}
+
+impl FakeSettings {
+    pub(super) fn encoder(&self) -> Encoder {
+        Encoder { release: self.release, bytes: self.bytes }
+    }
+
+    pub(super) fn cache(&self) -> CacheSettings {
+        CacheSettings {
+            blocks: self.blocks,
+            block_size: self.block_size,
+            window: self.window,
+            host_blocks: self.host_blocks,
+            host_block_size_is_zero: self.release.host_block_size_is_zero(),
+            host_group: self.release.maps(),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The real bridge on a real fake engine: what the bridge holds is what the engine has, or it says
+//! so.
+
+mod faults;
+mod peer;
+mod truth;

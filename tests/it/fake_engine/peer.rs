@@ -1,0 +1,202 @@
+//! A fake engine and a bridge that reads it, both as processes, and what is asked of them.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::program::{Running, kvbridge};
+
+/// No test waits longer for one thing.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A block with its place and copies: (last 8 bytes of its hash, tier, group, count). Engines of
+/// 0.11 to 0.23 send whole hashes of the host tier beside numbers of the device, and the bridge
+/// shows the longer form of a block wherever it is.
+pub(crate) type Block = (String, String, Option<u64>, u64);
+
+/// One rank of an engine, one bridge.
+pub(crate) struct Pair {
+    fake: Running,
+    bridge: Running,
+    fake_url: String,
+    replica_url: String,
+    client: reqwest::Client,
+}
+
+/// How a replica stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Status {
+    pub(crate) trust: String,
+    pub(crate) reason: String,
+    pub(crate) epoch: u64,
+    pub(crate) next_seq: u64,
+}
+
+impl Pair {
+    /// Starts both; returns when the bridge is attached and has seen a first batch.
+    pub(crate) async fn start(args: &str) -> Pair {
+        let mut command = kvbridge();
+        command.args("fake-engine --engine vllm --ports-json --pub 0 --replay 0".split(' '));
+        command.args(["--http", "127.0.0.1:0", "--step-ms", "1"]).args(args.split_whitespace());
+        let mut fake = Running::start(&mut command);
+        let ports: Value = serde_json::from_str(&fake.line()).unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let (live, replay) = (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"]));
+        let mut command = kvbridge();
+        command.args(["run", "--listen", "127.0.0.1:0", "--vllm", &live, "--replay", &replay]);
+        let mut bridge = Running::start(command.args(["--model", "fake", "--instance", "i:1"]));
+        let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
+        let key = bridge.line().trim().split_once(": vllm").unwrap().0.to_owned();
+        let pair = Pair {
+            fake,
+            bridge,
+            fake_url: text(&ports["http"]),
+            replica_url: format!("{url}/v1/replicas/{key}"),
+            client: reqwest::Client::new(),
+        };
+        pair.burst(3).await;
+        pair.reach("exact").await;
+        pair
+    }
+
+    /// Both end in order.
+    pub(crate) fn end(self) {
+        assert_eq!(self.bridge.end(Some("-TERM")).0, 0);
+        assert_eq!(self.fake.end(Some("-TERM")).0, 0);
+    }
+
+    pub(crate) async fn fault(&self, fault: Value) {
+        let url = format!("{}/control", self.fake_url);
+        let answer = self.client.post(url).body(fault.to_string()).send().await.unwrap();
+        let status = answer.status();
+        assert!(status.is_success(), "{fault}: {}", answer.text().await.unwrap());
+    }
+
+    /// So many requests at once, each with something to say.
+    pub(crate) async fn burst(&self, count: u64) {
+        self.fault(json!({"fault": "burst", "count": count})).await;
+    }
+
+    /// A completion; how many of its tokens were cached.
+    pub(crate) async fn complete(&self, tokens: &[u32], output: u32, model: &str) -> u64 {
+        let body = json!({"model": model, "prompt": tokens, "max_tokens": output});
+        let url = format!("{}/v1/completions", self.fake_url);
+        let answer = self.client.post(url).body(body.to_string()).send().await.unwrap();
+        let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        assert_eq!(answer["usage"]["completion_tokens"], output, "{answer}");
+        answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    }
+
+    pub(crate) async fn post(&self, path: &str) {
+        let answer = self.client.post(format!("{}{path}", self.fake_url)).send().await.unwrap();
+        assert!(answer.status().is_success());
+    }
+
+    pub(crate) async fn metrics(&self) -> String {
+        self.text(&format!("{}/metrics", self.fake_url)).await
+    }
+
+    pub(crate) async fn status(&self) -> Status {
+        let status: Value = serde_json::from_str(&self.text(&self.replica_url).await).unwrap();
+        let text = |name: &str| status[name].as_str().unwrap().to_owned();
+        Status {
+            trust: text("trust"),
+            reason: text("reason"),
+            epoch: status["epoch"].as_u64().unwrap(),
+            next_seq: status["next_seq"].as_u64().unwrap(),
+        }
+    }
+
+    /// Waits until the bridge has this trust and all that was published.
+    pub(crate) async fn reach(&self, trust: &str) -> Status {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let (head, _) = self.truth().await;
+            let status = self.status().await;
+            let pending = head["pending"].as_bool().unwrap();
+            if !pending && status.trust == trust && head["next_seq"] == status.next_seq {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "no {trust}: {status:?}, engine {head}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until the bridge says so, under traffic: an idle engine proves no restart.
+    pub(crate) async fn until(&self, what: &str, fact: impl Fn(&Status) -> bool) -> Status {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let status = self.status().await;
+            if fact(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "not {what}: {status:?}");
+            self.burst(1).await;
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What the engine really has, and its seq.
+    pub(crate) async fn truth(&self) -> (Value, BTreeSet<Block>) {
+        lines(&self.text(&format!("{}/truth?rank=0", self.fake_url)).await)
+    }
+
+    /// What the bridge holds, and its seq.
+    pub(crate) async fn snapshot(&self) -> (Value, BTreeSet<Block>) {
+        lines(&self.text(&format!("{}/snapshot", self.replica_url)).await)
+    }
+
+    /// Exact, at the engine's seq, and the very blocks with their copies.
+    pub(crate) async fn is_true(&self) -> Status {
+        let status = self.reach("exact").await;
+        let (head, truth) = self.truth().await;
+        let (header, held) = self.snapshot().await;
+        assert_eq!(header["resume_seq"], head["next_seq"]);
+        assert_eq!(header["trust"], "exact");
+        let ghosts: Vec<_> = held.difference(&truth).take(3).collect();
+        let missing: Vec<_> = truth.difference(&held).take(3).collect();
+        assert!(ghosts.is_empty() && missing.is_empty(), "ghosts {ghosts:?}, missing {missing:?}");
+        assert!(!truth.is_empty());
+        status
+    }
+
+    /// A lower bound, at the engine's seq: nothing held that the engine has not.
+    pub(crate) async fn is_lower_bound(&self) -> Status {
+        let status = self.reach("lower_bound").await;
+        let (head, truth) = self.truth().await;
+        let (header, held) = self.snapshot().await;
+        assert_eq!(header["resume_seq"], head["next_seq"]);
+        let place = |(hash, tier, group, _): &Block| (hash.clone(), tier.clone(), *group);
+        let real: BTreeSet<_> = truth.iter().map(place).collect();
+        let ghosts: Vec<_> = held.iter().filter(|block| !real.contains(&place(block))).collect();
+        assert!(ghosts.is_empty(), "{ghosts:?}");
+        status
+    }
+
+    async fn text(&self, url: &str) -> String {
+        self.client.get(url).send().await.unwrap().text().await.unwrap()
+    }
+}
+
+/// A header, one line a block, an end.
+fn lines(text: &str) -> (Value, BTreeSet<Block>) {
+    let mut lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.pop().unwrap()["end"], true);
+    let head = lines.remove(0);
+    let block = |line: &Value| {
+        let text = |name: &str| line[name].as_str().unwrap().to_owned();
+        let group = match &line["group"] {
+            Value::Object(group) => group["index"].as_u64(),
+            group => group.as_u64(),
+        };
+        let hash = text("hash");
+        let tail = hash.len().saturating_sub(16);
+        (hash[tail..].to_owned(), text("tier"), group, line["count"].as_u64().unwrap())
+    };
+    (head, lines.iter().map(block).collect())
+}
