@@ -5,7 +5,7 @@ use kvbridge_schemas::Seq;
 
 use super::{
     Cx, Fact, Recovery, Tick,
-    phase::{Asking, Phase, Probe},
+    phase::{Asking, Phase},
     standing::Lineage,
 };
 
@@ -104,7 +104,7 @@ impl Recovery {
         let overflowed = std::mem::take(&mut self.overflow_pending);
         self.forget(cx);
         self.proven(cx);
-        self.enter(Phase::Partial(Probe::Off));
+        self.enter(Phase::Partial(self.next_probe(cx.now)));
         self.drain(cx);
         if overflowed && self.settled() && self.anchored() {
             self.start_repair(cx);

@@ -4,7 +4,7 @@ use kvbridge_adapters_api::Attempt;
 use kvbridge_schemas::Seq;
 
 use super::{
-    Action, Cx, Fact, Limits, Recovery, Tick,
+    Action, Cx, Fact, Limits, Recovery, Tick, TrustReason,
     phase::{Ask, Asking, Phase, Probe},
     planted::Planted,
 };
@@ -93,11 +93,24 @@ impl Recovery {
     }
 
     fn open_probe(&mut self, cx: &mut Cx<'_>) {
+        if !self.anchored() {
+            return self.look_for_a_start(cx);
+        }
         cx.record(if self.settings.unproven() { Fact::Audit } else { Fact::Idle });
         let asking = Asking::due(self.pace.next(cx.now), true);
         if let Phase::Live(probe) | Phase::Partial(probe) = &mut self.phase {
             *probe = Probe::Open(asking);
         }
+        self.ask_if_due(cx);
+    }
+
+    /// A lower bound that no batch has followed yet: the engine may have restarted and gone idle, and
+    /// then its journal holds the whole of its new life. The view is empty, so nothing is risked.
+    fn look_for_a_start(&mut self, cx: &mut Cx<'_>) {
+        cx.record(Fact::Idle);
+        self.replay_unusable_until = None;
+        self.withdraw(cx, TrustReason::JoinedLate);
+        self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
         self.ask_if_due(cx);
     }
 
@@ -153,11 +166,11 @@ impl Recovery {
     pub(super) fn next_probe(&self, now: Tick) -> Probe {
         let limits = &self.settings.limits;
         let wait = if self.settings.unproven() { limits.audit_ms } else { limits.probe_after_ms };
-        let possible = self.settings.has_replay() && self.anchored();
-        if possible && !self.planted(Planted::NeverProbes) {
+        if self.settings.has_replay() && !self.planted(Planted::NeverProbes) {
             // A replay that was of no use is tried again later: its port may have been opened
             // since.
-            let usable_at = self.replay_unusable_until.unwrap_or(now);
+            let unusable_until = self.replay_unusable_until.filter(|_| self.anchored());
+            let usable_at = unusable_until.unwrap_or(now);
             Probe::At(now.plus(wait).max(usable_at))
         } else {
             Probe::Off

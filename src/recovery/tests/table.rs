@@ -1364,3 +1364,24 @@ fn a_restart_while_over_limit_is_a_new_epoch() {
         "#]],
     );
 }
+
+/// A restarted engine that published a little before we reconnected and then went idle: nothing at
+/// our seq says whose journal it is, but nothing is risked by reading it from its start.
+#[test]
+fn no_history_then_idle_finds_the_new_life() {
+    check(
+        vllm_like(),
+        "attach; live 0; live 1; detach; attach; end; end",
+        "wait 10000; batch 0b; end; batch 0b; end",
+        expect![[r#"
+            record idle
+            announce none (joined_late)
+            request_replay 0
+            apply 0
+            request_replay 0
+            record replayed
+            cancel
+            announce exact (contiguous)
+        "#]],
+    );
+}
