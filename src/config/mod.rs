@@ -6,6 +6,7 @@
 
 pub mod limits;
 
+mod bus;
 mod endpoint;
 mod file;
 mod layers;
@@ -21,6 +22,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use kvbridge_schemas::{EngineKind, Replica};
 
+pub use bus::{BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SpoolFull, StreamsConfig};
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{File, SourceFile};
 pub use layers::{ENV_PREFIX, FileText};
@@ -62,20 +64,6 @@ pub struct SourceConfig {
     pub topic: String,
     /// Event tags that the operator knows to be harmless.
     pub ignore_tags: Vec<String>,
-}
-
-/// Where envelopes travel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BusConfig {
-    /// Inside this process.
-    Embedded,
-    /// A NATS server.
-    Nats {
-        /// Its address.
-        url: String,
-        /// Its token, when it wants one.
-        token: Option<Secret>,
-    },
 }
 
 /// The index.

@@ -145,7 +145,8 @@ fn secrets_show_nowhere() {
     let text = "[bus]\nkind = \"nats\"\nurl = \"nats://h:4222\"\ntoken = \"hunter2\"";
     let config = loaded(text, &[]);
     assert!(!format!("{config:?}").contains("hunter2"));
-    let BusConfig::Nats { token: Some(token), .. } = config.bus else { panic!("nats") };
+    let BusConfig::Nats(nats) = config.bus else { panic!("nats") };
+    let NatsAuth::Token(token) = nats.auth else { panic!("token") };
     assert_eq!((token.to_string().as_str(), token.expose()), ("***", "hunter2"));
     assert!(!problems("[bus]\ntoken = 77123", &[]).contains("77123"));
     assert!(!problems("[bus]\ntoken = \"hunter2", &[]).contains("hunter2"));

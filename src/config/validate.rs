@@ -7,7 +7,7 @@ use kvbridge_schemas::{EngineKind, Replica};
 use super::{
     BusConfig, Config, Endpoint, IndexConfig, Limits, Problems, RecoveryConfig, SourceConfig,
     SourceFile,
-    file::{BusFile, File, IndexFile, LimitsFile, RecoveryFile, Size, Span},
+    file::{File, IndexFile, LimitsFile, RecoveryFile, Size, Span},
     limits,
 };
 use crate::pipeline::registry;
@@ -25,7 +25,7 @@ const RANK_COUNT_MAX: u32 = 1024;
 type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Notes problems together with where the value came from.
-struct Check<'a> {
+pub(super) struct Check<'a> {
     origin: Origin<'a>,
     problems: Problems,
 }
@@ -36,7 +36,7 @@ pub(super) fn validate(
     problems: Problems,
 ) -> Result<Config, Problems> {
     let mut check = Check { origin, problems };
-    let config = Config {
+    let mut config = Config {
         listen: check.listen(file.http.listen.as_deref()),
         sources: check.sources(&file.sources),
         bus: check.bus(file.bus),
@@ -44,6 +44,9 @@ pub(super) fn validate(
         recovery: check.recovery(&file.recovery),
         limits: check.limits(&file.limits),
     };
+    if let BusConfig::Nats(nats) = &mut config.bus {
+        nats.reconnect = (config.limits.reconnect_min, config.limits.reconnect_max);
+    }
     if file.state.dir.is_some() {
         check.note("state.dir", "checkpoints are not supported by this version; remove the field");
     }
@@ -56,7 +59,7 @@ pub(super) fn validate(
 }
 
 impl Check<'_> {
-    fn note(&mut self, path: &str, message: impl Into<String>) {
+    pub(super) fn note(&mut self, path: &str, message: impl Into<String>) {
         self.problems.add_from(path, (self.origin)(path), message);
     }
 
@@ -167,32 +170,6 @@ impl Check<'_> {
         }
     }
 
-    fn bus(&mut self, file: BusFile) -> BusConfig {
-        match (file.kind.as_deref().unwrap_or("embedded"), file.url) {
-            ("embedded", None) => {
-                if file.token.is_some() {
-                    self.note("bus.token", "belongs to kind \"nats\"");
-                }
-                BusConfig::Embedded
-            }
-            ("embedded", Some(_)) => {
-                self.note("bus.url", "belongs to kind \"nats\"");
-                BusConfig::Embedded
-            }
-            ("nats", Some(url)) if url.starts_with("nats://") || url.starts_with("tls://") => {
-                BusConfig::Nats { url, token: file.token }
-            }
-            ("nats", _) => {
-                self.note("bus.url", "expected nats://host:port");
-                BusConfig::Embedded
-            }
-            (kind, _) => {
-                self.note("bus.kind", format!("expected embedded or nats, got {kind:?}"));
-                BusConfig::Embedded
-            }
-        }
-    }
-
     fn index(&mut self, file: &IndexFile) -> IndexConfig {
         IndexConfig {
             writer_count: self.count("index.writers", file.writers, limits::INDEX_WRITER_COUNT),
@@ -264,7 +241,7 @@ impl Check<'_> {
         config
     }
 
-    fn span(&mut self, path: &str, value: Option<Span>, default: Duration) -> Duration {
+    pub(super) fn span(&mut self, path: &str, value: Option<Span>, default: Duration) -> Duration {
         let span = value.map_or(default, |span| span.0);
         if span < Duration::from_millis(1) {
             self.note(path, "must be at least 1ms");
@@ -272,7 +249,7 @@ impl Check<'_> {
         span
     }
 
-    fn size(&mut self, path: &str, value: Option<Size>, default: u64) -> u64 {
+    pub(super) fn size(&mut self, path: &str, value: Option<Size>, default: u64) -> u64 {
         let size = value.map_or(default, |size| size.0);
         if size < 1024 {
             self.note(path, "must be at least 1KiB");

@@ -85,6 +85,7 @@ fn world(replay: Replay) -> World {
         },
         commands: commands_rx,
         status,
+        log: None,
     };
     let outputs = Outputs { index: Arc::clone(&index), writers, events: readers, clock };
     let stop = CancellationToken::new();

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use kvbridge_schemas::{Cursor, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use crate::{recovery::Tick, view::View};
+use crate::{
+    clock::Clock,
+    recovery::{Tick, TrustReason},
+    view::View,
+};
 
 /// How one replica stands: published by its driver after every step that changed something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +26,20 @@ pub struct ReplicaStatus {
     pub moved_at: Tick,
     /// Distinct blocks by tier.
     pub blocks: BTreeMap<Tier, u64>,
+}
+
+impl ReplicaStatus {
+    /// How a replica stands before its first step.
+    pub fn starting() -> ReplicaStatus {
+        ReplicaStatus {
+            trust: TierTrust::default(),
+            reason: TrustReason::Detached.as_str(),
+            since_ms: Clock::unix_ms(),
+            cursor: Cursor::default(),
+            moved_at: Tick(0),
+            blocks: BTreeMap::new(),
+        }
+    }
 }
 
 /// Asked of a driver. It answers between two inputs, so an answer is of one cursor.
