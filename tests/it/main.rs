@@ -3,4 +3,7 @@
 
 mod check_config;
 mod decode;
+mod nats_bus;
+mod nats_run;
+mod nats_server;
 mod program;

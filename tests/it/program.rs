@@ -11,7 +11,7 @@ fn recording() -> PathBuf {
 }
 
 /// A recording that ends before the engine's restart: 62 batches of one life.
-fn one_life(name: &str) -> PathBuf {
+pub(crate) fn one_life(name: &str) -> PathBuf {
     let text = std::fs::read_to_string(recording()).unwrap();
     let lives = text.lines().filter(|line| line.contains("\"socket\": \"sub\""));
     let life: Vec<&str> = lives.take(62).collect();
