@@ -7,6 +7,7 @@
 //! With the feature `shell` (on by default), everything that touches the world:
 //!
 //! - `config`: file, environment and flags → a proven configuration.
+//! - `bus`: where envelopes travel beyond this process.
 //! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
 //! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames;
 //!   `playback`: a recording as an engine; `fake_engine`: a model of an engine.
@@ -17,6 +18,8 @@
 
 #[cfg(feature = "shell")]
 pub mod alarms;
+#[cfg(feature = "shell")]
+pub mod bus;
 #[cfg(feature = "shell")]
 pub mod capture;
 #[cfg(feature = "shell")]

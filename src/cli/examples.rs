@@ -56,3 +56,11 @@ pub(super) const CHECK: &str = "\
 Examples:
   kvbridge check-config --config kvbridge.toml
   KVBRIDGE__HTTP__LISTEN=0.0.0.0:8090 kvbridge check-config";
+
+pub(super) const BUS: &str = "\
+Reads [bus] and [[sources]] of the configuration.
+Exit codes: 0 as it must be, 1 not reachable or refused, 2 bad configuration, 3 a stream is missing or differs
+
+Examples:
+  kvbridge bus status --config kvbridge.toml
+  kvbridge bus apply --config kvbridge.toml";

@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, exit codes in one place.
 
 mod bridge;
+mod bus;
 mod check_config;
 mod config_args;
 mod console;
@@ -21,6 +22,7 @@ use std::{io, path::PathBuf};
 
 use clap::{Parser, Subcommand};
 
+pub use bus::{BusArgs, BusError};
 pub use check_config::CheckArgs;
 pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
 pub use console::Console;
@@ -67,6 +69,8 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Check the configuration without opening anything
     CheckConfig(CheckArgs),
+    /// Look at the streams of a NATS bus, or set them up
+    Bus(BusArgs),
 }
 
 /// What `main` read from the process's surroundings, so that nothing else has to.
@@ -109,6 +113,9 @@ pub enum CliError {
     /// `tail` did not start or ended.
     #[error(transparent)]
     Tail(#[from] TailError),
+    /// `bus` could not look or change.
+    #[error(transparent)]
+    Bus(#[from] BusError),
 }
 
 impl CliError {
@@ -123,6 +130,7 @@ impl CliError {
             CliError::Play(PlayError::Unreadable { .. } | PlayError::Serve(_)) => Exit::Failed,
             CliError::Run(error) => error.exit(),
             CliError::Tail(error) => error.exit(),
+            CliError::Bus(error) => error.exit(),
         }
     }
 }
@@ -145,5 +153,6 @@ pub async fn execute(
         Command::FakeEngine(args) => Box::pin(args.execute(console)).await,
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
+        Command::Bus(args) => Box::pin(args.execute(environment, console)).await,
     }
 }

@@ -54,9 +54,6 @@ pub enum RunError {
     /// Nothing to read.
     #[error("no source is configured; see kvbridge run --help")]
     NoSource,
-    /// The bus is not part of this version.
-    #[error("bus.kind nats is not supported by this version; leave [bus] out to run without one")]
-    BusUnsupported,
     /// The API cannot listen.
     #[error("cannot listen on {address}")]
     Listen {
@@ -82,9 +79,7 @@ pub enum RunError {
 impl RunError {
     pub(super) fn exit(&self) -> Exit {
         match self {
-            RunError::NothingPlayed | RunError::NoSource | RunError::BusUnsupported => {
-                Exit::BadInput
-            }
+            RunError::NothingPlayed | RunError::NoSource => Exit::BadInput,
             RunError::Listen { .. }
             | RunError::Start(_)
             | RunError::Metrics(_)
@@ -113,7 +108,9 @@ impl RunArgs {
         };
         flags.sources.extend(player.as_ref().map(played_source));
         let config = self.config.load(environment, flags)?;
-        refuse(&config)?;
+        if config.sources.is_empty() {
+            return Err(RunError::NoSource.into());
+        }
         let security = Security::read(&config.http).map_err(ConfigError::from)?;
         warn_if_exposed(&config, &security);
         let render = telemetry::install_metrics().map_err(RunError::from)?;
@@ -172,14 +169,6 @@ fn played_source(player: &Player) -> SourceFile {
     }
 }
 
-fn refuse(config: &Config) -> Result<(), RunError> {
-    match config.bus {
-        BusConfig::Nats { .. } => Err(RunError::BusUnsupported),
-        BusConfig::Embedded if config.sources.is_empty() => Err(RunError::NoSource),
-        BusConfig::Embedded => Ok(()),
-    }
-}
-
 /// What an operator may have meant, and should know.
 fn warn_if_exposed(config: &Config, security: &Security) {
     let asks = matches!(security.access, Access::Tokens(_));
@@ -209,6 +198,9 @@ fn banner(
             None => "no replay: late start can only be lower_bound".to_owned(),
         };
         console.line(&format!("  {key}: {engine} {verb} {}, {replay}", source.endpoint))?;
+    }
+    if let BusConfig::Nats(nats) = &config.bus {
+        console.line(&format!("  bus: {}", nats.urls.join(", ")))?;
     }
     console.out.flush()
 }

@@ -120,10 +120,44 @@ pub struct ViewFile {
 pub struct BusFile {
     /// `embedded` or `nats`.
     pub kind: Option<String>,
-    /// Server address of `nats`.
+    /// Server addresses of `nats`, with commas between.
     pub url: Option<String>,
     /// Token of `nats`.
     pub token: Option<Secret>,
+    /// User name.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: Option<Secret>,
+    /// Seed of an nkey.
+    pub nkey: Option<Secret>,
+    /// Credentials file.
+    pub creds: Option<String>,
+    /// Refuse a server without TLS.
+    pub tls: Option<bool>,
+    /// File of certificate authorities.
+    pub tls_ca: Option<String>,
+    /// File of our certificate.
+    pub tls_cert: Option<String>,
+    /// File of its key.
+    pub tls_key: Option<String>,
+    /// What stream names begin with.
+    pub stream: Option<String>,
+    /// `model`, or a number of streams.
+    pub shards: Option<String>,
+    /// Copies in a cluster.
+    pub replicas: Option<u32>,
+    /// How long messages are kept.
+    pub retention: Option<Span>,
+    /// Bytes kept in one stream.
+    pub retention_bytes: Option<Size>,
+    /// How long the server knows an id again.
+    pub duplicate_window: Option<Span>,
+    /// Name of this bridge.
+    pub bridge: Option<String>,
+    /// Bytes that wait for the server.
+    pub spool: Option<Size>,
+    /// `block` or `resync`.
+    pub spool_full: Option<String>,
 }
 
 /// `[index]`

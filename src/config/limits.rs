@@ -135,6 +135,45 @@ pub const STOP_DEADLINE: Duration = Duration::from_secs(5);
 /// end is still being repaired. Too large: a wrong recording is waited for.
 pub const SETTLE_DEADLINE: Duration = Duration::from_secs(20);
 
+/// What stream names begin with, when the configuration does not say.
+pub const BUS_STREAM_PREFIX: &str = "KVHINTS";
+
+/// How long the bus keeps messages. Too small: a reader that restarts finds nothing to replay. Too
+/// large: disk.
+pub const BUS_RETENTION: Duration = Duration::from_secs(15 * 60);
+
+/// Bytes one stream keeps, whatever their age; the same trade.
+pub const BUS_RETENTION_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+
+/// How long the server knows a message id again. Too small: what is sent again after an outage is
+/// stored twice. Too large: about 180 bytes of the server's memory for each id.
+pub const BUS_DUPLICATE_WINDOW: Duration = Duration::from_secs(30);
+
+/// Messages sent and not yet acknowledged. Too small: throughput of a round trip. Too large: only
+/// latency, and more to send again.
+pub const BUS_WINDOW: usize = 256;
+
+/// Bytes that wait for the server, for each stream. Too small: a restart of the server blocks. Too
+/// large: memory while it is away.
+pub const BUS_SPOOL_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Largest spool that can be configured.
+pub const BUS_SPOOL_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
+
+/// How long an acknowledgement may take. Too small: a busy server is sent everything twice. Too
+/// large: a stall after every lost one.
+pub const BUS_ACK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a full spool may hold a driver up before its view counts as stale.
+pub const BUS_BLOCKED_MAX: Duration = Duration::from_secs(5);
+
+/// How long the spool may take to empty at the end. Shorter than [`STOP_DEADLINE`].
+pub const BUS_FLUSH_DEADLINE: Duration = Duration::from_secs(3);
+
+/// Digests of a replica's published batches that are kept to recognise them. Too small: a whole
+/// replay cannot be told from another life and costs readers a reset. Too large: 24 bytes each.
+pub const BUS_DIGESTS: usize = 1024;
+
 /// The bounds that an operator can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -6,6 +6,7 @@
 
 pub mod limits;
 
+mod bus;
 mod endpoint;
 mod file;
 mod http;
@@ -25,6 +26,7 @@ use std::{net::SocketAddr, time::Duration};
 use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
+pub use bus::{BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SpoolFull, StreamsConfig};
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{File, SourceFile};
 pub use http::{HttpConfig, TlsConfig};
@@ -75,20 +77,6 @@ pub struct SourceConfig {
     pub ignore_tags: Vec<String>,
     /// How many blocks the engine's device holds, when the operator tells.
     pub pool_blocks: Option<u64>,
-}
-
-/// Where envelopes travel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BusConfig {
-    /// Inside this process.
-    Embedded,
-    /// A NATS server.
-    Nats {
-        /// Its address.
-        url: String,
-        /// Its token, when it wants one.
-        token: Option<Secret>,
-    },
 }
 
 /// The index.

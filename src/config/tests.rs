@@ -160,7 +160,8 @@ fn secrets_show_nowhere() {
     let text = "[bus]\nkind = \"nats\"\nurl = \"nats://h:4222\"\ntoken = \"hunter2\"";
     let config = loaded(text, &[]);
     assert!(!format!("{config:?}").contains("hunter2"));
-    let BusConfig::Nats { token: Some(token), .. } = config.bus else { panic!("nats") };
+    let BusConfig::Nats(nats) = config.bus else { panic!("nats") };
+    let NatsAuth::Token(token) = nats.auth else { panic!("token") };
     assert_eq!((token.to_string().as_str(), token.expose()), ("***", "hunter2"));
     assert!(!problems("[bus]\ntoken = 77123", &[]).contains("77123"));
     assert!(!problems("[bus]\ntoken = \"hunter2", &[]).contains("hunter2"));
@@ -221,4 +222,38 @@ fn beyond_the_loopback_somebody_must_be_asked() {
         http.tls.key: is missing, expected a PEM file (kvbridge.toml)
         http.connections_max: must be at least 1 (kvbridge.toml)"#]]
     .assert_eq(&problems(half, &[]));
+}
+
+#[test]
+fn a_nats_bus_is_checked_as_a_whole() {
+    let text = r#"
+        [bus]
+        kind = "nats"
+        url = "nats://user:hunter2@h:4222"
+        user = "u"
+        token = "hunter2"
+        tls = false
+        tls_ca = "ca.pem"
+        stream = "KV.HINTS"
+        shards = "many"
+        replicas = 7
+        retention = "10s"
+        spool = "1KiB"
+        spool_full = "drop"
+    "#;
+    expect![[r#"
+        bus.url: must not hold credentials: use bus.user and bus.password (kvbridge.toml)
+        bus.stream: expected letters, digits, - and _ only (kvbridge.toml)
+        bus.shards: expected "model" or "1" to "64", got "many" (kvbridge.toml)
+        bus.replicas: expected 1 to 5, got 7 (kvbridge.toml)
+        bus.duplicate_window: must not be longer than bus.retention (kvbridge.toml)
+        bus.tls: must not be false beside bus.tls_ca or bus.tls_cert (kvbridge.toml)
+        bus.spool: expected 1MiB to 16GiB (kvbridge.toml)
+        bus.spool_full: expected block or resync, got "drop" (kvbridge.toml)
+        bus.password: is missing beside bus.user (kvbridge.toml)"#]]
+    .assert_eq(&problems(text, &[]));
+    expect!["bus.spool: belongs to kind \"nats\" (kvbridge.toml)"]
+        .assert_eq(&problems("[bus]\nspool = \"2MiB\"", &[]));
+    let two = "[bus]\nkind = \"nats\"\nurl = \"nats://a:1,tls://b:2\"\nnkey = \"x\"\ncreds = \"y\"";
+    assert!(problems(two, &[]).starts_with("bus: expected one of user and password"));
 }

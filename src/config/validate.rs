@@ -8,7 +8,7 @@ use kvbridge_schemas::{EngineKind, Replica};
 use super::{
     BusConfig, Config, Endpoint, IndexConfig, Limits, Problems, RecoveryConfig, SourceConfig,
     SourceFile, ViewConfig,
-    file::{BusFile, File, IndexFile, LimitsFile, RecoveryFile, Size, Span, ViewFile},
+    file::{File, IndexFile, LimitsFile, RecoveryFile, Size, Span, ViewFile},
     limits,
 };
 use crate::pipeline::registry;
@@ -38,7 +38,7 @@ pub(super) fn validate(
 ) -> Result<Config, Problems> {
     let mut check = Check { origin, problems };
     let listen = check.listen(file.http.listen.as_deref());
-    let config = Config {
+    let mut config = Config {
         listen,
         http: check.http(listen, file.http),
         sources: check.sources(&file.sources),
@@ -48,6 +48,9 @@ pub(super) fn validate(
         recovery: check.recovery(&file.recovery),
         limits: check.limits(&file.limits),
     };
+    if let BusConfig::Nats(nats) = &mut config.bus {
+        nats.reconnect = (config.limits.reconnect_min, config.limits.reconnect_max);
+    }
     if file.state.dir.is_some() {
         check.note("state.dir", "checkpoints are not supported by this version; remove the field");
     }
@@ -190,32 +193,6 @@ impl Check<'_> {
         }
     }
 
-    fn bus(&mut self, file: BusFile) -> BusConfig {
-        match (file.kind.as_deref().unwrap_or("embedded"), file.url) {
-            ("embedded", None) => {
-                if file.token.is_some() {
-                    self.note("bus.token", "belongs to kind \"nats\"");
-                }
-                BusConfig::Embedded
-            }
-            ("embedded", Some(_)) => {
-                self.note("bus.url", "belongs to kind \"nats\"");
-                BusConfig::Embedded
-            }
-            ("nats", Some(url)) if url.starts_with("nats://") || url.starts_with("tls://") => {
-                BusConfig::Nats { url, token: file.token }
-            }
-            ("nats", _) => {
-                self.note("bus.url", "expected nats://host:port");
-                BusConfig::Embedded
-            }
-            (kind, _) => {
-                self.note("bus.kind", format!("expected embedded or nats, got {kind:?}"));
-                BusConfig::Embedded
-            }
-        }
-    }
-
     fn index(&mut self, file: &IndexFile) -> IndexConfig {
         IndexConfig {
             writer_count: self.count("index.writers", file.writers, limits::INDEX_WRITER_COUNT),
@@ -307,7 +284,7 @@ impl Check<'_> {
         span
     }
 
-    fn size(&mut self, path: &str, value: Option<Size>, default: u64) -> u64 {
+    pub(super) fn size(&mut self, path: &str, value: Option<Size>, default: u64) -> u64 {
         let size = value.map_or(default, |size| size.0);
         if size < 1024 {
             self.note(path, "must be at least 1KiB");

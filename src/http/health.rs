@@ -11,7 +11,7 @@ use axum::{
 use serde::Serialize;
 
 use super::{Api, Grant, Problem, json};
-use crate::telemetry::SourceMetrics;
+use crate::{bus::Standing, telemetry::SourceMetrics};
 
 #[derive(Serialize)]
 struct Alive {
@@ -28,6 +28,16 @@ struct Ready {
     ready: bool,
     /// How many replicas are in each state of trust, to look at; not part of being ready.
     trust: BTreeMap<&'static str, u64>,
+    /// How the bus stands. While it is away views go on being true: also not part of being ready.
+    bus: BusJson,
+}
+
+#[derive(Serialize)]
+struct BusJson {
+    kind: &'static str,
+    state: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    detail: String,
 }
 
 /// Sources are started and the program does not stop.
@@ -40,7 +50,9 @@ pub(super) async fn ready(State(Api(api)): State<Api>) -> Result<Response, Probl
     for (_, replica) in api.pipeline.fleet.replicas() {
         *trust.entry(replica.status.borrow().trust.device.as_str()).or_default() += 1;
     }
-    Ok(json(&Ready { ready: true, trust }))
+    let Standing { state, detail } = api.pipeline.bus.standing();
+    let bus = BusJson { kind: api.pipeline.bus.kind(), state: state.as_str(), detail };
+    Ok(json(&Ready { ready: true, trust, bus }))
 }
 
 /// Prometheus text.
@@ -59,6 +71,7 @@ pub(super) async fn metrics(
             age.set(std::time::Duration::from_millis(age_ms).as_secs_f64());
         }
     }
+    api.pipeline.bus.refresh_metrics();
     api.pipeline.sources.iter().for_each(SourceMetrics::refresh);
     let queued = u32::try_from(api.pipeline.writers.queued_count()).unwrap_or(u32::MAX);
     api.metrics.index_queue.set(f64::from(queued));

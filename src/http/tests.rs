@@ -104,7 +104,8 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
     let sources = Arc::new(Vec::new());
     let clock = Clock::start();
-    let pipeline = Pipeline { fleet: Arc::clone(&fleet), index, writers, sources, clock };
+    let bus = Arc::new(crate::bus::Embedded::new(fleet.events_sender()));
+    let pipeline = Pipeline { fleet: Arc::clone(&fleet), index, writers, sources, bus, clock };
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {
@@ -153,7 +154,10 @@ fn exact() -> World {
 async fn health_and_readiness() {
     let world = exact();
     assert_eq!(world.get("/healthz").await, r#"{"alive":true}"#);
-    assert_eq!(world.get("/readyz").await, r#"{"ready":true,"trust":{"exact":1}}"#);
+    assert_eq!(
+        world.get("/readyz").await,
+        r#"{"ready":true,"trust":{"exact":1},"bus":{"kind":"embedded","state":"ready"}}"#
+    );
     world.stop.cancel();
     let (status, body) = world.send("GET", "/readyz", Body::empty()).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);

@@ -20,9 +20,10 @@ use tracing::{error, info};
 
 use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, Signs, ViewCut};
 use crate::{
+    bus::{Embedded, LogWriter, Writer},
     clock::Clock,
     index::{Generation, Index, Published, ReplicaSlot},
-    recovery::{Action, Input, Recovery, Tick, TrustReason},
+    recovery::{Action, ClearReason, Input, Recovery, Tick, TrustReason},
     telemetry::{FactLog, ReplicaMetrics},
     view::{Delta, View, ViewSettings},
 };
@@ -64,6 +65,8 @@ pub struct DriverParts {
     pub commands: mpsc::Receiver<Command>,
     /// Where its standing is shown.
     pub status: watch::Sender<ReplicaStatus>,
+    /// Its log on a bus beyond this process.
+    pub log: Option<LogWriter>,
 }
 
 /// One replica's task.
@@ -82,6 +85,8 @@ pub struct Driver {
     commands: mpsc::Receiver<Command>,
     status: watch::Sender<ReplicaStatus>,
     outputs: Outputs,
+    local: Embedded,
+    log: Option<LogWriter>,
     slot: ReplicaSlot,
     generation: Generation,
     /// The generation of the last version sent.
@@ -130,6 +135,8 @@ impl Driver {
             recovery: parts.recovery,
             commands: parts.commands,
             status: parts.status,
+            local: Embedded::new(outputs.events.clone()),
+            log: parts.log,
             outputs,
             slot,
             writes: Vec::new(),
@@ -156,6 +163,7 @@ impl Driver {
                         continue;
                     }
                 },
+                () = catch_up(self.log.as_mut(), self.cursor, self.told.0.device) => continue,
                 event = self.source.next(), if !self.source_ended => match event {
                     Some(event) => self.received(event),
                     None => {
@@ -167,6 +175,9 @@ impl Driver {
             };
             self.take(input);
             self.publish().await;
+            if self.is_blocked() && !self.wait_for_bus(&stop).await {
+                return;
+            }
         }
     }
 
@@ -201,7 +212,10 @@ impl Driver {
     fn perform(&mut self, now: Tick, action: Action) {
         match action {
             Action::Apply(batch) => self.apply(now, batch),
-            Action::Clear { epoch, cause: _ } => {
+            Action::Clear { epoch, cause } => {
+                if let (Some(log), ClearReason::Unproven) = (&mut self.log, cause) {
+                    log.cleared();
+                }
                 self.view = View::new(self.view_settings);
                 self.cursor = Cursor { epoch, next_seq: Seq(0) };
                 self.write(vec![Delta::Cleared]);
@@ -250,10 +264,12 @@ impl Driver {
         self.moved_at = now;
         self.metrics.applied.increment(1);
         self.write(deltas);
-        if self.outputs.events.receiver_count() > 0 {
+        if self.log.is_some() || self.local.wanted() {
             let envelope = Arc::new(self.envelope(batch));
-            // Without a reader nothing is missed.
-            drop(self.outputs.events.send(FleetEvent::Applied(envelope)));
+            self.local.applied(&envelope);
+            if let Some(log) = &mut self.log {
+                log.applied(envelope);
+            }
         }
     }
 
@@ -298,6 +314,9 @@ impl Driver {
             self.stand(standing);
         }
         self.told = standing;
+        if let Some(log) = &mut self.log {
+            log.settled(self.cursor, standing.0.device);
+        }
         // A withdrawal that was taken back in the same breath needs a version of the new
         // generation.
         let regranted = self.generation != self.published_generation;
@@ -385,6 +404,10 @@ impl Driver {
         }
     }
 }
+
+#[path = "driver_bus.rs"]
+mod bus;
+use bus::catch_up;
 
 #[cfg(test)]
 #[path = "driver_tests.rs"]

@@ -87,6 +87,7 @@ fn world(replay: Replay) -> World {
         signs: Arc::default(),
         commands: commands_rx,
         status,
+        log: None,
     };
     let outputs = Outputs { index: Arc::clone(&index), writers, events: readers, clock };
     let stop = CancellationToken::new();

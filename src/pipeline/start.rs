@@ -2,7 +2,7 @@
 
 use std::{io, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use kvbridge_schemas::{Replica, ReplicaKey};
+use kvbridge_schemas::{EngineKind, Replica, ReplicaKey};
 use tokio::sync::{mpsc, watch};
 
 use super::{
@@ -10,11 +10,12 @@ use super::{
     registry::{self, OpenError},
 };
 use crate::{
+    bus::{Embedded, Lane, LogWriter, NatsBus, SharedBus, nats::BusStartError},
     clock::Clock,
-    config::{Config, RecoveryConfig, limits},
+    config::{BusConfig, Config, RecoveryConfig, SpoolFull, limits},
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
-    telemetry::SourceMetrics,
+    telemetry::{BusLogMetrics, SourceMetrics},
 };
 
 /// The running pipeline, as the rest of the program sees it.
@@ -28,6 +29,8 @@ pub struct Pipeline {
     pub writers: Arc<IndexWriters>,
     /// What the sockets count.
     pub sources: Arc<Vec<SourceMetrics>>,
+    /// Where envelopes travel.
+    pub bus: SharedBus,
     /// Time.
     pub clock: Clock,
 }
@@ -38,6 +41,9 @@ pub enum StartError {
     /// A writer thread could not be made.
     #[error("cannot start an index writer")]
     Writer(#[from] io::Error),
+    /// The bus could not be started.
+    #[error(transparent)]
+    Bus(#[from] BusStartError),
     /// A source could not be opened.
     #[error("source of replica {key}")]
     Source {
@@ -61,6 +67,7 @@ pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipelin
         events: fleet.events_sender(),
         clock,
     };
+    let bus = Buses::start(config, tasks, &outputs)?;
     let mut sources = Vec::with_capacity(config.sources.len());
     for source in &config.sources {
         let key = source.replica.key();
@@ -85,6 +92,7 @@ pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipelin
             view: opened.view,
             commands,
             status,
+            log: bus.log(&replica, &source.engine),
         };
         let driver = Driver::new(parts, outputs.clone());
         tasks.spawn(format!("driver {key}"), driver.run(tasks.stop_token()));
@@ -97,7 +105,42 @@ pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipelin
         };
         fleet.add(key, handle);
     }
-    Ok(Pipeline { fleet: Arc::new(fleet), index, writers, sources: Arc::new(sources), clock })
+    Ok(Pipeline {
+        fleet: Arc::new(fleet),
+        index,
+        writers,
+        sources: Arc::new(sources),
+        bus: bus.shared,
+        clock,
+    })
+}
+
+/// The bus of the configuration, and what its logs are made with.
+struct Buses {
+    shared: SharedBus,
+    /// How logs are kept; `None` for a bus that ends with the process.
+    kept: Option<(Arc<str>, SpoolFull)>,
+}
+
+impl Buses {
+    fn start(config: &Config, tasks: &mut Tasks, outputs: &Outputs) -> Result<Buses, StartError> {
+        let BusConfig::Nats(nats) = &config.bus else {
+            let shared = Arc::new(Embedded::new(outputs.events.clone()));
+            return Ok(Buses { shared, kept: None });
+        };
+        let replicas = config.sources.iter().map(|source| &source.replica);
+        let bus = NatsBus::start(nats, replicas, tasks)?;
+        let kept = Some((bus.bridge(), nats.spool_full));
+        Ok(Buses { shared: Arc::new(bus), kept })
+    }
+
+    fn log(&self, replica: &Replica, engine: &EngineKind) -> Option<LogWriter> {
+        let (bridge, full) = self.kept.as_ref()?;
+        let key = replica.key();
+        let lane = Lane::new(replica.clone(), engine.clone(), Arc::clone(bridge));
+        let metrics = BusLogMetrics::register(&key);
+        Some(LogWriter::new(lane, self.shared.writer(&key)?, *full, metrics))
+    }
 }
 
 /// Any number that differs between replicas and is the same at every start.

@@ -104,8 +104,9 @@ impl Recovery {
         self.ask_if_due(cx);
     }
 
-    /// A lower bound that no batch has followed yet: the engine may have restarted and gone idle, and
-    /// then its journal holds the whole of its new life. The view is empty, so nothing is risked.
+    /// A lower bound that no batch has followed yet: the engine may have restarted and gone idle,
+    /// and then its journal holds the whole of its new life. The view is empty, so nothing is
+    /// risked.
     fn look_for_a_start(&mut self, cx: &mut Cx<'_>) {
         cx.record(Fact::Idle);
         self.replay_unusable_until = None;

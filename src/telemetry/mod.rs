@@ -3,15 +3,19 @@
 //! Never in a metric or a log: token ids, salts, hashes, topics. The label `replica` is bounded by
 //! the configuration; every other label is a closed set of words.
 
+mod bus;
 mod facts;
+pub mod label;
 mod log;
 mod metrics;
+pub mod name;
 mod sources;
 
+pub use bus::{BusLogMetrics, BusMetrics};
 pub use facts::FactLog;
 pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
-    install_metrics, label, name, upkeep,
+    install_metrics, upkeep,
 };
 pub use sources::SourceMetrics;

@@ -1,0 +1,257 @@
+//! What one replica's log holds, and what must be written next so that it has no hole.
+//!
+//! No I/O, no clock. The driver says what its view did; out come messages in order.
+//!
+//! | the view | the log |
+//! |---|---|
+//! | applies the seq that comes next | the batch |
+//! | applies a seq above it | a reset over exactly the missing seqs, then the batch |
+//! | applies a seq that the log has | nothing; equal bytes prove that the log speaks of the same life |
+//! | was cleared, and nothing proved the log since | a reset, also when no seq is missing |
+//!
+//! In the last case the reset takes the place of the next seq: readers must drop what they hold,
+//! and a reset only counts where it covers the seq that they expect. One batch less is a block
+//! missed at `lower_bound`; blocks kept that nobody can prove would be ghosts.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use kvbridge_schemas::{
+    Cursor, Digest, Engine, EngineKind, Envelope, Epoch, Event, HashInfo, HashScheme, Replica,
+    Reset, Seq, Trust, subject,
+};
+
+use crate::config::limits::BUS_DIGESTS;
+
+/// One message for a bus.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outgoing {
+    /// What it says.
+    pub envelope: Arc<Envelope>,
+    /// Its id: of the batch for data, in the bridge's own space for a reset.
+    pub id: String,
+}
+
+/// Why a reset is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetCause {
+    /// The bridge came when the engine had begun.
+    JoinedLate,
+    /// Batches were lost between engine and bridge.
+    PermanentHole,
+    /// What the log holds cannot be proven any more.
+    Unproven,
+    /// The bridge's spool was full.
+    SpoolOverflow,
+    /// A batch does not fit into a message of this server.
+    TooLarge,
+}
+
+impl ResetCause {
+    /// The word in the envelope.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ResetCause::JoinedLate => "joined_late",
+            ResetCause::PermanentHole => "permanent_hole",
+            ResetCause::Unproven => "unproven",
+            ResetCause::SpoolOverflow => "spool_overflow",
+            ResetCause::TooLarge => "too_large",
+        }
+    }
+}
+
+/// The log of one replica, as its writer knows it.
+#[derive(Debug)]
+pub struct Lane {
+    replica: Replica,
+    engine: EngineKind,
+    bridge: Arc<str>,
+    /// What the log expects next; `None` while it is empty.
+    log: Option<Cursor>,
+    /// The view was cleared within this life, and nothing proved the log since.
+    doubted: bool,
+    /// Messages were left out because there was no room.
+    left_out: bool,
+    /// The newest batches on the log.
+    digests: VecDeque<(Seq, Digest)>,
+    reset_count: u64,
+}
+
+impl Lane {
+    /// An empty log.
+    pub fn new(replica: Replica, engine: EngineKind, bridge: Arc<str>) -> Lane {
+        Lane {
+            replica,
+            engine,
+            bridge,
+            log: None,
+            doubted: false,
+            left_out: false,
+            digests: VecDeque::new(),
+            reset_count: 0,
+        }
+    }
+
+    /// The view was dropped; its life goes on.
+    pub fn cleared(&mut self) {
+        self.doubted = self.log.is_some();
+    }
+
+    /// There was no room for these: they are as good as lost, and the log ends before them.
+    pub fn left_out(&mut self, messages: impl IntoIterator<Item = Outgoing>) {
+        let Some(first) = messages.into_iter().next() else { return };
+        let (epoch, next_seq) = (first.envelope.epoch, first.envelope.seq);
+        self.log = Some(Cursor { epoch, next_seq });
+        self.digests.retain(|(seq, _)| *seq < next_seq);
+        self.left_out = true;
+    }
+
+    /// Whether the log is behind by something that was left out.
+    pub fn is_behind(&self) -> bool {
+        self.left_out
+    }
+
+    /// A batch was applied.
+    pub fn applied(&mut self, envelope: Arc<Envelope>, out: &mut Vec<Outgoing>) {
+        let next = match self.log {
+            Some(log) if log.epoch == envelope.epoch => log.next_seq,
+            // Ids of a closed life would not be new ones.
+            Some(log) if log.epoch > envelope.epoch => return,
+            Some(_) | None => self.begin(envelope.epoch),
+        };
+        let end = envelope.seq.plus(u64::from(envelope.span));
+        if end <= next {
+            return self.seen_again(envelope.seq, envelope.digest);
+        }
+        if envelope.seq > next {
+            let cause = self.cause_of_hole(next);
+            self.reset(
+                Hole { epoch: envelope.epoch, next, end: envelope.seq },
+                cause,
+                envelope.trust,
+                out,
+            );
+        } else if self.doubted || envelope.seq < next {
+            let hole = Hole { epoch: envelope.epoch, next, end };
+            return self.reset(hole, ResetCause::Unproven, envelope.trust, out);
+        }
+        if self.digests.len() >= BUS_DIGESTS {
+            self.digests.pop_front();
+        }
+        self.digests.push_back((envelope.seq, envelope.digest));
+        let id = subject::message_id(&self.replica.key(), envelope.epoch, envelope.seq);
+        self.log = Some(Cursor { epoch: envelope.epoch, next_seq: end });
+        out.push(Outgoing { envelope, id });
+    }
+
+    /// The view may be used again and stands here: says now what the next batch would say later.
+    pub fn settled(&mut self, cursor: Cursor, trust: Trust, out: &mut Vec<Outgoing>) {
+        if trust == Trust::None || !(self.doubted || self.left_out) {
+            return;
+        }
+        let next = match self.log {
+            Some(log) if log.epoch == cursor.epoch => log.next_seq,
+            Some(log) if log.epoch > cursor.epoch => return,
+            Some(_) | None if self.left_out && cursor.next_seq > Seq(0) => self.begin(cursor.epoch),
+            Some(_) | None => return,
+        };
+        if cursor.next_seq > next {
+            let cause = self.cause_of_hole(next);
+            self.reset(Hole { epoch: cursor.epoch, next, end: cursor.next_seq }, cause, trust, out);
+        } else if self.doubted {
+            let hole = Hole { epoch: cursor.epoch, next, end: next.plus(1) };
+            self.reset(hole, ResetCause::Unproven, trust, out);
+        }
+        self.left_out = false;
+    }
+
+    fn begin(&mut self, epoch: Epoch) -> Seq {
+        self.doubted = false;
+        self.digests.clear();
+        self.log = Some(Cursor { epoch, next_seq: Seq(0) });
+        Seq(0)
+    }
+
+    /// The log has this seq: is it the same batch?
+    fn seen_again(&mut self, seq: Seq, digest: Digest) {
+        let kept = self.digests.iter().rev().find(|(kept, _)| *kept == seq);
+        match kept {
+            Some((_, kept)) if *kept == digest => self.doubted = false,
+            Some(_) => self.doubted = true,
+            None => (),
+        }
+    }
+
+    fn cause_of_hole(&self, next: Seq) -> ResetCause {
+        if self.left_out {
+            ResetCause::SpoolOverflow
+        } else if next == Seq(0) {
+            ResetCause::JoinedLate
+        } else {
+            ResetCause::PermanentHole
+        }
+    }
+
+    /// Covers a hole. A span has 32 bits; of a longer hole its last part, which readers meet.
+    fn reset(&mut self, hole: Hole, cause: ResetCause, trust: Trust, out: &mut Vec<Outgoing>) {
+        let Hole { epoch, next, end } = hole;
+        let span = u32::try_from(end.0.saturating_sub(next.0)).unwrap_or(u32::MAX);
+        let seq = end.minus(u64::from(span));
+        let covered = Covered { epoch, seq, span };
+        let envelope = reset_envelope(&self.replica, &self.engine, covered, cause, trust);
+        self.reset_count += 1;
+        let data = subject::message_id(&self.replica.key(), epoch, seq);
+        let id = format!("{data}/{}/{}", self.bridge, self.reset_count);
+        self.doubted = false;
+        self.left_out = false;
+        self.log = Some(Cursor { epoch, next_seq: end });
+        out.push(Outgoing { envelope: Arc::new(envelope), id });
+    }
+}
+
+/// Seqs that the log lacks: `next..end`.
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    epoch: Epoch,
+    next: Seq,
+    end: Seq,
+}
+
+/// The seqs that a reset takes the place of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Covered {
+    pub(crate) epoch: Epoch,
+    pub(crate) seq: Seq,
+    pub(crate) span: u32,
+}
+
+pub(crate) fn reset_envelope(
+    replica: &Replica,
+    engine: &EngineKind,
+    covered: Covered,
+    cause: ResetCause,
+    trust: Trust,
+) -> Envelope {
+    Envelope {
+        replica: replica.clone(),
+        epoch: covered.epoch,
+        incarnation: None,
+        seq: covered.seq,
+        span: covered.span,
+        // No bytes of the engine stand behind it.
+        digest: Digest([0; 16]),
+        trust,
+        ts: 0,
+        engine: Engine { kind: engine.clone(), format: "kvbridge.reset".to_owned() },
+        hash: HashInfo { scheme: HashScheme::Unknown, block_size: 0 },
+        events: vec![Event::Reset(Reset {
+            cause: cause.as_str().to_owned(),
+            // What follows is contiguous with an empty view, whatever stood before.
+            trust: Trust::LowerBound,
+            snapshot: None,
+        })],
+    }
+}
+
+#[cfg(test)]
+#[path = "lane_tests.rs"]
+mod tests;

@@ -1,0 +1,167 @@
+//! SHELL. Where envelopes travel: a log that readers elsewhere can follow.
+//!
+//! - [`Embedded`]: this process only; readers that are not there miss nothing.
+//! - [`NatsBus`]: JetStream; kept for a while, readable from anywhere.
+//!
+//! What is written is contiguous by construction (`lane`): a seq that this bridge could not deliver
+//! is covered by a reset, so a reader never waits for what will not come.
+//!
+//! The trait holds what exists: writing, and how the bus stands. The reading side belongs beside it
+//! when it is built, and the types here are made for it:
+//!
+//! - `subscribe(replica | all) -> Source`: a reader is a
+//!   [`Source`](kvbridge_adapters_api::Source), so the same recovery runs behind it; its batches
+//!   carry the epoch of the wire and their [`BusSeq`].
+//! - `replay(replica, from: BusSeq)`: what the source does when recovery asks. Whether retention
+//!   has passed a place is told by the stream's first sequence, never by a reply's own seq.
+//! - `snapshot` put, get and request; `status` put and watch; the `registry` of lives: three
+//!   stores keyed by [`ReplicaKey`]. [`Stored`] carries the bus seq that a status and a snapshot
+//!   must name.
+
+mod embedded;
+mod lane;
+mod log;
+pub mod nats;
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use kvbridge_schemas::{BusSeq, Envelope, ReplicaKey};
+use tokio::sync::oneshot;
+
+pub use embedded::Embedded;
+pub use lane::{Lane, Outgoing, ResetCause};
+pub use log::{LogWriter, Offered};
+pub use nats::NatsBus;
+
+/// A bus that this process writes to.
+pub trait Bus: Send + Sync {
+    /// Its kind, as the configuration says it.
+    fn kind(&self) -> &'static str;
+    /// How it stands.
+    fn standing(&self) -> Standing;
+    /// Opens the log of one replica. One writer for each replica: order is kept per writer.
+    fn writer(&self, key: &ReplicaKey) -> Option<Box<dyn Writer>>;
+    /// Brings counts that are only looked at on demand up to date.
+    fn refresh_metrics(&self) {}
+}
+
+/// The log of one replica, for its one writer.
+#[async_trait]
+pub trait Writer: Send {
+    /// Whether anybody would read it now. If not, the envelope need not be made.
+    fn wanted(&self) -> bool;
+    /// Queues a message behind the earlier ones. Never waits; full = nothing was queued.
+    fn publish(&mut self, message: &Outgoing) -> Result<Receipt, Full>;
+    /// Waits until there is room again. Cancel-safe.
+    async fn room(&mut self);
+}
+
+/// The queue takes nothing now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bus takes nothing now")]
+pub struct Full;
+
+/// Becomes [`Stored`] when the bus has the message for good. May be dropped.
+pub struct Receipt(oneshot::Receiver<Stored>);
+
+/// A message that the bus has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its number on the bus, where there is one.
+    pub bus_seq: Option<BusSeq>,
+    /// The bus had it already, under the same id.
+    pub duplicate: bool,
+}
+
+/// The process ended before the bus had the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bus ended before it had the message")]
+pub struct NotStored;
+
+impl Receipt {
+    /// A receipt and what fulfils it.
+    pub fn new() -> (oneshot::Sender<Stored>, Receipt) {
+        let (tx, rx) = oneshot::channel();
+        (tx, Receipt(rx))
+    }
+
+    /// Waits for it.
+    pub async fn stored(self) -> Result<Stored, NotStored> {
+        self.0.await.map_err(|_| NotStored)
+    }
+}
+
+/// How a bus stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// In one word.
+    pub state: BusState,
+    /// What an operator needs to know beside it; never a secret.
+    pub detail: String,
+}
+
+/// How a bus stands, in one word. Ordered: a later one is worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BusState {
+    /// Takes what is written.
+    Ready,
+    /// Not connected yet.
+    Connecting,
+    /// The stream does not answer: a leader is being chosen, or it is gone.
+    NoStream,
+    /// The server does not store what it is sent.
+    NotStoring,
+    /// The server cannot be reached.
+    Away,
+    /// A stream is not set up as it must be.
+    SettingsDiffer,
+    /// The server has no JetStream for us.
+    NoJetStream,
+    /// The certificates do not fit.
+    TlsRefused,
+    /// The server does not accept our credentials.
+    CredentialsRefused,
+}
+
+impl BusState {
+    /// All of them, for metrics.
+    pub const ALL: [BusState; 9] = [
+        BusState::Ready,
+        BusState::Connecting,
+        BusState::NoStream,
+        BusState::NotStoring,
+        BusState::Away,
+        BusState::SettingsDiffer,
+        BusState::NoJetStream,
+        BusState::TlsRefused,
+        BusState::CredentialsRefused,
+    ];
+
+    /// The word in logs, metrics and the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BusState::Ready => "ready",
+            BusState::Connecting => "connecting",
+            BusState::NoStream => "no_stream",
+            BusState::NotStoring => "not_storing",
+            BusState::Away => "away",
+            BusState::SettingsDiffer => "settings_differ",
+            BusState::NoJetStream => "no_jetstream",
+            BusState::TlsRefused => "tls_refused",
+            BusState::CredentialsRefused => "credentials_refused",
+        }
+    }
+}
+
+impl fmt::Display for BusState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a bus is shared as.
+pub type SharedBus = Arc<dyn Bus>;
+
+/// An envelope under way, shared with readers inside the process.
+pub type SharedEnvelope = Arc<Envelope>;

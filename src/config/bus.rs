@@ -1,0 +1,298 @@
+//! `[bus]`: where envelopes travel, and how the NATS server is reached.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::{Secret, file::BusFile, limits, validate::Check};
+
+/// Where envelopes travel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BusConfig {
+    /// Inside this process.
+    Embedded,
+    /// JetStream of a NATS server.
+    Nats(Box<NatsConfig>),
+}
+
+/// A NATS server and what we keep on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatsConfig {
+    /// Its addresses; more than one for a cluster.
+    pub urls: Vec<String>,
+    /// How we prove who we are.
+    pub auth: NatsAuth,
+    /// Encryption.
+    pub tls: NatsTls,
+    /// What we keep on it.
+    pub streams: StreamsConfig,
+    /// This bridge's name in the ids of what it says itself; absent = one made up at the start.
+    pub bridge: Option<String>,
+    /// Bytes that wait for the server.
+    pub spool_bytes_max: u64,
+    /// What happens when they are used up.
+    pub spool_full: SpoolFull,
+    /// First and longest delay before a reconnect.
+    pub reconnect: (Duration, Duration),
+}
+
+/// How we prove who we are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NatsAuth {
+    /// Not at all.
+    Open,
+    /// A token.
+    Token(Secret),
+    /// Name and password.
+    User {
+        /// The name.
+        name: String,
+        /// The password.
+        password: Secret,
+    },
+    /// The seed of an nkey.
+    Nkey(Secret),
+    /// A credentials file (JWT and seed).
+    Creds(PathBuf),
+}
+
+/// Encryption.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NatsTls {
+    /// Refuse a server without TLS.
+    pub required: bool,
+    /// Certificate authorities beside those of the system.
+    pub ca: Option<PathBuf>,
+    /// Our certificate and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// What we keep on the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamsConfig {
+    /// What every stream's name begins with.
+    pub prefix: String,
+    /// How replicas are spread over streams.
+    pub shards: Shards,
+    /// Copies in a cluster.
+    pub replica_count: u32,
+    /// How long messages are kept.
+    pub retention: Duration,
+    /// Bytes kept in one stream.
+    pub bytes_max: u64,
+    /// How long the server knows an id again.
+    pub duplicate_window: Duration,
+}
+
+/// How replicas are spread over streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shards {
+    /// One stream for each model.
+    Model,
+    /// So many streams; a replica's key says which.
+    Hash(u32),
+}
+
+/// What happens when the spool is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpoolFull {
+    /// Sources are not read until there is room; what they drop meanwhile is asked for again.
+    Block,
+    /// Envelopes are left out; a reset tells readers which.
+    Resync,
+}
+
+/// Copies a JetStream cluster can keep.
+const REPLICA_COUNT_MAX: u32 = 5;
+
+/// Streams a hash may spread over: each one is a connection and a thread here.
+const SHARD_COUNT_MAX: u32 = 64;
+
+/// Least a spool may hold: one message of the server's default size.
+const SPOOL_BYTES_MIN: u64 = 1024 * 1024;
+
+impl Check<'_> {
+    pub(super) fn bus(&mut self, file: BusFile) -> BusConfig {
+        match file.kind.as_deref().unwrap_or("embedded") {
+            "embedded" => self.no_bus_fields(&file),
+            "nats" => return BusConfig::Nats(Box::new(self.nats(file))),
+            kind => self.note("bus.kind", format!("expected embedded or nats, got {kind:?}")),
+        }
+        BusConfig::Embedded
+    }
+
+    fn no_bus_fields(&mut self, file: &BusFile) {
+        for (field, given) in [
+            ("url", file.url.is_some()),
+            ("token", file.token.is_some()),
+            ("user", file.user.is_some()),
+            ("password", file.password.is_some()),
+            ("nkey", file.nkey.is_some()),
+            ("creds", file.creds.is_some()),
+            ("tls", file.tls.is_some()),
+            ("tls_ca", file.tls_ca.is_some()),
+            ("tls_cert", file.tls_cert.is_some()),
+            ("tls_key", file.tls_key.is_some()),
+            ("stream", file.stream.is_some()),
+            ("shards", file.shards.is_some()),
+            ("replicas", file.replicas.is_some()),
+            ("retention", file.retention.is_some()),
+            ("retention_bytes", file.retention_bytes.is_some()),
+            ("duplicate_window", file.duplicate_window.is_some()),
+            ("bridge", file.bridge.is_some()),
+            ("spool", file.spool.is_some()),
+            ("spool_full", file.spool_full.is_some()),
+        ] {
+            if given {
+                self.note(&format!("bus.{field}"), "belongs to kind \"nats\"");
+            }
+        }
+    }
+
+    fn nats(&mut self, file: BusFile) -> NatsConfig {
+        NatsConfig {
+            urls: self.urls(file.url.as_deref()),
+            streams: self.streams(&file),
+            tls: self.bus_tls(&file),
+            bridge: self.bridge(file.bridge.clone()),
+            spool_bytes_max: self.spool(&file),
+            spool_full: self.spool_full(file.spool_full.as_deref()),
+            auth: self.auth(file),
+            reconnect: (limits::RECONNECT_MIN, limits::RECONNECT_MAX),
+        }
+    }
+
+    fn urls(&mut self, text: Option<&str>) -> Vec<String> {
+        let urls: Vec<String> =
+            text.unwrap_or_default().split(',').map(|url| url.trim().to_owned()).collect();
+        if urls.iter().any(|url| url.contains('@')) {
+            self.note("bus.url", "must not hold credentials: use bus.user and bus.password");
+            return Vec::new();
+        }
+        let good = |url: &String| {
+            let rest = url.strip_prefix("nats://").or_else(|| url.strip_prefix("tls://"));
+            rest.is_some_and(|host| !host.is_empty())
+                && url.parse::<async_nats::ServerAddr>().is_ok()
+        };
+        if !urls.iter().all(good) {
+            self.note(
+                "bus.url",
+                "expected nats://host:port or tls://host:port, with commas between",
+            );
+        }
+        urls
+    }
+
+    fn auth(&mut self, file: BusFile) -> NatsAuth {
+        let mut ways = Vec::new();
+        match (file.user, file.password) {
+            (Some(name), Some(password)) => ways.push(NatsAuth::User { name, password }),
+            (Some(_), None) => self.note("bus.password", "is missing beside bus.user"),
+            (None, Some(_)) => self.note("bus.user", "is missing beside bus.password"),
+            (None, None) => (),
+        }
+        ways.extend(file.token.map(NatsAuth::Token));
+        ways.extend(file.nkey.map(NatsAuth::Nkey));
+        ways.extend(file.creds.map(|path| NatsAuth::Creds(path.into())));
+        if ways.len() > 1 {
+            self.note("bus", "expected one of user and password, token, nkey, creds; got several");
+        }
+        ways.pop().unwrap_or(NatsAuth::Open)
+    }
+
+    fn bus_tls(&mut self, file: &BusFile) -> NatsTls {
+        let client = match (&file.tls_cert, &file.tls_key) {
+            (Some(cert), Some(key)) => Some((cert.into(), key.into())),
+            (None, None) => None,
+            (Some(_), None) => {
+                self.note("bus.tls_key", "is missing beside bus.tls_cert");
+                None
+            }
+            (None, Some(_)) => {
+                self.note("bus.tls_cert", "is missing beside bus.tls_key");
+                None
+            }
+        };
+        let ca = file.tls_ca.as_ref().map(PathBuf::from);
+        // Who names a CA or a certificate means to be encrypted: never fall back to plain text.
+        let required = file.tls.unwrap_or(ca.is_some() || client.is_some());
+        if !required && (ca.is_some() || client.is_some()) {
+            self.note("bus.tls", "must not be false beside bus.tls_ca or bus.tls_cert");
+        }
+        NatsTls { required, ca, client }
+    }
+
+    fn streams(&mut self, file: &BusFile) -> StreamsConfig {
+        let prefix = file.stream.clone().unwrap_or_else(|| limits::BUS_STREAM_PREFIX.to_owned());
+        if !is_word(&prefix) {
+            self.note("bus.stream", "expected letters, digits, - and _ only");
+        }
+        let shards = match file.shards.as_deref().unwrap_or("model") {
+            "model" => Shards::Model,
+            text => match text.parse() {
+                Ok(count) if (1..=SHARD_COUNT_MAX).contains(&count) => Shards::Hash(count),
+                _ => {
+                    let message = format!(
+                        "expected \"model\" or \"1\" to \"{SHARD_COUNT_MAX}\", got {text:?}"
+                    );
+                    self.note("bus.shards", message);
+                    Shards::Model
+                }
+            },
+        };
+        let replica_count = file.replicas.unwrap_or(1);
+        if !(1..=REPLICA_COUNT_MAX).contains(&replica_count) {
+            let message = format!("expected 1 to {REPLICA_COUNT_MAX}, got {replica_count}");
+            self.note("bus.replicas", message);
+        }
+        let streams = StreamsConfig {
+            prefix,
+            shards,
+            replica_count,
+            retention: self.span("bus.retention", file.retention, limits::BUS_RETENTION),
+            bytes_max: self.size(
+                "bus.retention_bytes",
+                file.retention_bytes,
+                limits::BUS_RETENTION_BYTES,
+            ),
+            duplicate_window: self.span(
+                "bus.duplicate_window",
+                file.duplicate_window,
+                limits::BUS_DUPLICATE_WINDOW,
+            ),
+        };
+        if streams.duplicate_window > streams.retention {
+            self.note("bus.duplicate_window", "must not be longer than bus.retention");
+        }
+        streams
+    }
+
+    fn bridge(&mut self, name: Option<String>) -> Option<String> {
+        if name.as_deref().is_some_and(|name| !is_word(name)) {
+            self.note("bus.bridge", "expected letters, digits, - and _ only");
+        }
+        name
+    }
+
+    fn spool(&mut self, file: &BusFile) -> u64 {
+        let bytes = self.size("bus.spool", file.spool, limits::BUS_SPOOL_BYTES);
+        if !(SPOOL_BYTES_MIN..=limits::BUS_SPOOL_BYTES_MAX).contains(&bytes) {
+            self.note("bus.spool", "expected 1MiB to 16GiB");
+        }
+        bytes
+    }
+
+    fn spool_full(&mut self, text: Option<&str>) -> SpoolFull {
+        match text.unwrap_or("block") {
+            "block" => SpoolFull::Block,
+            "resync" => SpoolFull::Resync,
+            other => {
+                self.note("bus.spool_full", format!("expected block or resync, got {other:?}"));
+                SpoolFull::Block
+            }
+        }
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    !text.is_empty() && text.bytes().all(good)
+}

@@ -1,0 +1,79 @@
+//! A driver whose bus takes nothing more: it neither reads its source nor steps its recovery,
+//! answers whoever asks, and after a while says that its view is old.
+
+use kvbridge_schemas::{Cursor, Trust};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{Command, Driver};
+use crate::{
+    bus::{LogWriter, Offered},
+    config::limits::BUS_BLOCKED_MAX,
+    recovery::Input,
+};
+
+/// The reason shown while a full bus holds the driver up.
+const BLOCKED: &str = "bus_blocked";
+
+/// Writes what was left out, when there is room; never ready when nothing was.
+pub(super) async fn catch_up(log: Option<&mut LogWriter>, cursor: Cursor, trust: Trust) {
+    match log {
+        Some(log) if log.wants_room(trust) => {
+            log.room(cursor, trust).await;
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+impl Driver {
+    pub(super) fn is_blocked(&self) -> bool {
+        self.log.as_ref().is_some_and(LogWriter::is_blocked)
+    }
+
+    /// Until there is room; false = stopped. Recovery must not be stepped meanwhile: its deadlines
+    /// would pass unanswered, because the answers wait in the source that is not read.
+    pub(super) async fn wait_for_bus(&mut self, stop: &CancellationToken) -> bool {
+        let old = tokio::time::sleep(BUS_BLOCKED_MAX);
+        tokio::pin!(old);
+        let mut said = false;
+        loop {
+            let (cursor, trust) = (self.cursor, self.told.0.device);
+            let Some(log) = &mut self.log else { return true };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return false,
+                offered = log.room(cursor, trust) => if offered == Offered::Taken { break },
+                () = &mut old, if !said => {
+                    said = true;
+                    self.grow_old();
+                }
+                Some(command) = self.commands.recv() => match command {
+                    // These step recovery: they come first when the bus takes messages again.
+                    Command::Resync => self.inputs.push_back(Input::Resync),
+                    Command::OverLimit => self.inputs.push_back(Input::OverLimit),
+                    Command::Release => self.inputs.push_back(Input::Release),
+                    // Whoever asked may have gone; then nobody misses the answer.
+                    Command::Snapshot(answer) => drop(answer.send(self.cut())),
+                },
+            }
+        }
+        if said {
+            info!(replica = %self.key, "the bus takes messages again");
+            // Trust comes back with the generation of the withdrawal.
+            self.publish().await;
+        }
+        true
+    }
+
+    fn grow_old(&mut self) {
+        warn!(replica = %self.key, "the bus is full: the source is not read, the view grows old");
+        self.generation = self.outputs.index.withdraw(self.slot, BLOCKED);
+        self.blind_since = self.outputs.clock.now();
+        self.told.0 = kvbridge_schemas::TierTrust::default();
+        self.status.send_modify(|status| {
+            status.trust = kvbridge_schemas::TierTrust::default();
+            status.reason = BLOCKED;
+        });
+        self.metrics.readiness(Trust::None);
+    }
+}

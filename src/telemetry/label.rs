@@ -1,0 +1,20 @@
+//! Label keys.
+
+/// The replica key.
+pub const REPLICA: &str = "replica";
+/// A fact's word.
+pub const FACT: &str = "fact";
+/// What a batch lost.
+pub const LOSS: &str = "loss";
+/// What trust came back to.
+pub const RESOLUTION: &str = "resolution";
+/// A trust state.
+pub const STATE: &str = "state";
+/// A tier; unknown ones are `other`.
+pub const TIER: &str = "tier";
+/// What came of a request.
+pub const OUTCOME: &str = "outcome";
+/// A stream of the bus; bounded by the configuration.
+pub const STREAM: &str = "stream";
+/// An alarm's name.
+pub const ALARM: &str = "alarm";

@@ -1,0 +1,84 @@
+//! Metric names, `kvbridge_<noun>_<unit>_total`.
+
+/// Live batches received from the source.
+pub const BATCHES_RECEIVED: &str = "kvbridge_batches_received_total";
+/// Batches folded into the view, live or replayed.
+pub const BATCHES_APPLIED: &str = "kvbridge_batches_applied_total";
+/// Batches of which something could not be read.
+pub const BATCHES_LOSSY: &str = "kvbridge_batches_lossy_total";
+/// Every fact of the state machine.
+pub const FACTS: &str = "kvbridge_facts_total";
+/// Gaps in the live stream.
+pub const GAPS: &str = "kvbridge_gaps_total";
+/// Batches that were missing in them.
+pub const MISSING_BATCHES: &str = "kvbridge_missing_batches_total";
+/// Returns to a settled state.
+pub const RESYNCS: &str = "kvbridge_resyncs_total";
+/// How long trust was withdrawn before one.
+pub const RESYNC_DURATION: &str = "kvbridge_resync_duration_seconds";
+/// New lives of a replica's cache.
+pub const EPOCH_CHANGES: &str = "kvbridge_epoch_changes_total";
+/// 1 for the state the replica is in, else 0.
+pub const READINESS: &str = "kvbridge_readiness";
+/// Time since the view last changed or was proven.
+pub const CURSOR_AGE: &str = "kvbridge_cursor_age_seconds";
+/// Blocks in the view.
+pub const VIEW_BLOCKS: &str = "kvbridge_view_blocks";
+/// Live messages received by the socket.
+pub const SOURCE_FRAMES: &str = "kvbridge_source_frames_total";
+/// Their bytes.
+pub const SOURCE_BYTES: &str = "kvbridge_source_bytes_total";
+/// Messages of a wrong shape.
+pub const SOURCE_MALFORMED: &str = "kvbridge_source_malformed_frames_total";
+/// Live messages dropped because our own queue was full.
+pub const SOURCE_OVERFLOWED: &str = "kvbridge_source_overflowed_frames_total";
+/// Live connections made.
+pub const SOURCE_ATTACHED: &str = "kvbridge_source_connections_total";
+/// Live connections that could not be made.
+pub const SOURCE_CONNECT_FAILED: &str = "kvbridge_source_connection_failures_total";
+/// Replay requests started.
+pub const SOURCE_REPLAYS: &str = "kvbridge_source_replays_total";
+/// Replays that ended without an end marker.
+pub const SOURCE_REPLAYS_FAILED: &str = "kvbridge_source_replay_failures_total";
+/// Index updates that wait.
+pub const INDEX_QUEUE: &str = "kvbridge_index_queue_updates";
+/// Match requests by outcome.
+pub const MATCHES: &str = "kvbridge_matches_total";
+/// Time a match took.
+pub const MATCH_DURATION: &str = "kvbridge_match_duration_seconds";
+/// Envelopes that slow readers of `/v1/events` missed.
+pub const EVENTS_LAGGED: &str = "kvbridge_events_lagged_total";
+/// Readers of `/v1/events` that were refused or cut off.
+pub const EVENTS_READERS_REFUSED: &str = "kvbridge_events_readers_refused_total";
+/// Messages the bus has.
+pub const BUS_PUBLISHED: &str = "kvbridge_bus_published_total";
+/// Messages the bus had already.
+pub const BUS_DUPLICATES: &str = "kvbridge_bus_duplicates_total";
+/// Messages sent again.
+pub const BUS_RETRIES: &str = "kvbridge_bus_retries_total";
+/// Batches that do not fit into a message of the server.
+pub const BUS_TOO_LARGE: &str = "kvbridge_bus_too_large_total";
+/// Resets written into a replica's log.
+pub const BUS_RESETS: &str = "kvbridge_bus_resets_total";
+/// Times a replica's log fell behind because the spool was full.
+pub const BUS_LEFT_OUT: &str = "kvbridge_bus_left_out_total";
+/// Messages without an acknowledgement.
+pub const BUS_SPOOL_MESSAGES: &str = "kvbridge_bus_spool_messages";
+/// Their bytes.
+pub const BUS_SPOOL_BYTES: &str = "kvbridge_bus_spool_bytes";
+/// From queue to acknowledgement, of the newest message acknowledged.
+pub const BUS_LAG: &str = "kvbridge_bus_lag_seconds";
+/// 1 for the state a stream is in, else 0.
+pub const BUS_STATE: &str = "kvbridge_bus_state";
+/// Live connections that ended by a reset or by bytes that are not the protocol.
+pub const SOURCE_RECEIVE_FAILED: &str = "kvbridge_source_receive_failures_total";
+/// 1 while the alarm rings, else 0.
+pub const ALARM: &str = "kvbridge_alarm";
+/// Resident memory of the process.
+pub const MEMORY: &str = "kvbridge_memory_bytes";
+/// Above it the largest replica is given up.
+pub const MEMORY_LIMIT: &str = "kvbridge_memory_limit_bytes";
+/// Connections closed because there were too many.
+pub const HTTP_REFUSED: &str = "kvbridge_http_connections_refused_total";
+/// Requests that were not let in.
+pub const HTTP_DENIED: &str = "kvbridge_http_denied_total";
