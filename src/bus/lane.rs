@@ -6,7 +6,7 @@
 //! |---|---|
 //! | applies the seq that comes next | the batch |
 //! | applies a seq above it | a reset over exactly the missing seqs, then the batch |
-//! | applies a seq that the log has | nothing; equal bytes prove that the log speaks of the same life |
+//! | applies a seq that the log has | nothing; equal bytes prove that the log is of the same life |
 //! | was cleared, and nothing proved the log since | a reset, also when no seq is missing |
 //!
 //! In the last case the reset takes the place of the next seq: readers must drop what they hold,

@@ -23,6 +23,7 @@ fn documented_defaults_are_the_real_ones() {
     for (field, actual) in [
         ("recovery.replay_deadline", recovery.replay_deadline),
         ("recovery.idle_probe", recovery.idle_probe),
+        ("recovery.audit", recovery.audit),
         ("recovery.lease", recovery.lease),
         ("limits.reconnect_min", limits.reconnect_min),
         ("limits.reconnect_max", limits.reconnect_max),

@@ -152,6 +152,15 @@ impl State {
         state
     }
 
+    /// As a reader sees it who may not see prompts: that a block is salted, not with what.
+    pub(crate) fn redacted(&self) -> State {
+        let mut state = self.clone();
+        for place in state.places.values_mut() {
+            place.salt = place.salt.as_ref().map(|_| "***".to_owned());
+        }
+        state
+    }
+
     /// What only one of the two holds.
     pub(crate) fn difference(&self, other: &State) -> Vec<String> {
         let lines = |state: &State| {

@@ -56,7 +56,7 @@ impl Pair {
             bridge,
             fake_url: text(&ports["http"]),
             replica_url: format!("{url}/v1/replicas/{key}"),
-            client: reqwest::Client::new(),
+            client: crate::bridge::http_client(),
         };
         pair.burst(3).await;
         pair.reach("exact").await;
