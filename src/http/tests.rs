@@ -252,6 +252,7 @@ async fn a_snapshot_is_streamed_whole() {
     let driver = tokio::spawn(async move {
         let Some(Command::Snapshot(answer)) = commands.recv().await else { panic!("snapshot") };
         let header = SnapshotHeader {
+            state: None,
             replica: replica(),
             epoch: Epoch(9),
             resume_seq: Seq(4),

@@ -359,6 +359,7 @@ impl Driver {
                 last_digest: self.recovery.digests().last().map(|(_, digest)| digest),
                 trust: self.told.0.device,
                 block_count: 0,
+                state: None,
             },
             view: self.view.clone(),
         }
