@@ -37,3 +37,8 @@ pub(super) const CHECK: &str = "\
 Examples:
   kvbridge check-config --config kvbridge.toml
   KVBRIDGE__HTTP__LISTEN=0.0.0.0:8090 kvbridge check-config";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  kvbridge completions bash > /etc/bash_completion.d/kvbridge
+  kvbridge completions zsh > \"${fpath[1]}/_kvbridge\"";

@@ -8,7 +8,7 @@ use tracing::error;
 
 use super::{
     CliError, ConfigArgs, Console, Environment, Exit, SourceArgs, examples,
-    play_args::PlaybackArgs, signal,
+    play_args::PlaybackArgs, signal, version,
 };
 use crate::{
     clock::Clock,
@@ -166,7 +166,7 @@ fn banner(
     config: &Config,
     listen: std::net::SocketAddr,
 ) -> std::io::Result<()> {
-    console.line(&format!("kvbridge {} on http://{listen}", env!("CARGO_PKG_VERSION")))?;
+    console.line(&format!("kvbridge {} on http://{listen}", version()))?;
     for source in &config.sources {
         let key = source.replica.key();
         let verb = if source.bind { "bound at" } else { "from" };
