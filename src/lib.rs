@@ -6,6 +6,7 @@
 //!
 //! With the feature `shell` (on by default), everything that touches the world:
 //!
+//! - `checkpoint`: views on disk, for the next process.
 //! - `config`: file, environment and flags → a proven configuration.
 //! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
 //! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames;
@@ -16,6 +17,8 @@
 
 #[cfg(feature = "shell")]
 pub mod capture;
+#[cfg(feature = "shell")]
+pub mod checkpoint;
 #[cfg(feature = "shell")]
 pub mod cli;
 #[cfg(feature = "shell")]

@@ -11,6 +11,7 @@ mod play;
 mod play_args;
 mod pretty;
 mod run;
+mod service;
 mod signal;
 mod source_args;
 mod sse;

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use kvbridge_schemas::Trust;
 use tokio::net::TcpListener;
-use tracing::error;
 
 use super::{
     CliError, ConfigArgs, Console, Environment, Exit, SourceArgs, examples,
-    play_args::PlaybackArgs, signal, version,
+    play_args::PlaybackArgs,
+    service::{Origin, Service},
+    signal, version,
 };
 use crate::{
-    clock::Clock,
+    checkpoint::StateError,
     config::{BusConfig, Config, Flags, SourceFile, limits},
-    http::{self, Api},
-    pipeline::{self, Pipeline, ReplicaHandle, Tasks, registry},
+    pipeline::{self, Pipeline, ReplicaHandle, registry},
     playback::{PlayError, Player, Recording},
     telemetry,
 };
@@ -60,6 +60,9 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+    /// The folder of checkpoints cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The pipeline did not start.
     #[error(transparent)]
     Start(#[from] pipeline::StartError),
@@ -77,9 +80,10 @@ pub enum RunError {
 impl RunError {
     pub(super) fn exit(&self) -> Exit {
         match self {
-            RunError::NothingPlayed | RunError::NoSource | RunError::BusUnsupported => {
-                Exit::BadInput
-            }
+            RunError::NothingPlayed
+            | RunError::NoSource
+            | RunError::BusUnsupported
+            | RunError::State(_) => Exit::BadInput,
             RunError::Listen { .. }
             | RunError::Start(_)
             | RunError::Metrics(_)
@@ -106,39 +110,58 @@ impl RunArgs {
             sources: std::mem::take(&mut self.sources.sources),
         };
         flags.sources.extend(player.as_ref().map(played_source));
-        let config = self.config.load(environment, flags)?;
+        let origin = Origin { args: self.config.clone(), environment, flags };
+        let config = origin.load()?;
         refuse(&config)?;
         let render = telemetry::install_metrics().map_err(RunError::from)?;
         let listener = TcpListener::bind(config.listen)
             .await
             .map_err(|source| RunError::Listen { address: config.listen, source })?;
         let mut stop = signal::Stop::new()?;
-        let mut tasks = Tasks::new();
-        let pipeline =
-            pipeline::start(&config, &mut tasks, Clock::start()).map_err(RunError::from)?;
-        banner(console, &config, listener.local_addr()?)?;
-        let token = tasks.stop_token();
-        let api = Api::new(pipeline.clone(), config.limits.clone(), render.clone(), token.clone());
-        tasks.spawn("http", async move {
-            if let Err(error) = http::serve(listener, api.router(), token).await {
-                error!(%error, "http ended");
-            }
-        });
-        let upkeep_stop = tasks.stop_token();
-        tasks.spawn("metrics upkeep", telemetry::upkeep(render, upkeep_stop));
-        let once = self.playback.once;
-        let ended = tokio::select! {
-            exit = stop.wait() => Ok(exit),
-            name = tasks.ended() => Err(RunError::TaskEnded { name: name.unwrap_or_default() }),
-            exit = play(player.as_mut(), once, &pipeline, console) => Ok(exit?),
-        };
-        tasks.stop(limits::STOP_DEADLINE).await;
-        Ok(ended?)
+        let listen = listener.local_addr()?;
+        let mut service = Service::start(config.clone(), listener, render).await?;
+        banner(console, &config, listen)?;
+        let ended =
+            live(&mut service, &origin, &mut stop, (player.as_mut(), self.playback.once), console)
+                .await;
+        tokio::select! {
+            () = service.end() => ended,
+            // Whoever asks twice wants no order.
+            _ = stop.wait() => Ok(Exit::Interrupted),
+        }
     }
 
     async fn player(&self, path: &std::path::Path) -> Result<Player, PlayError> {
         let recording = Recording::read(path)?;
         Player::bind(recording, self.playback.settings(0, 0)).await
+    }
+}
+
+/// Runs until there is a reason to end.
+async fn live(
+    service: &mut Service,
+    origin: &Origin<'_>,
+    stop: &mut signal::Stop,
+    (player, once): (Option<&mut Player>, bool),
+    console: &mut Console<'_>,
+) -> Result<Exit, CliError> {
+    let mut hangup = signal::hangup()?;
+    let pipeline = service.pipeline.clone();
+    let mut playing = std::pin::pin!(play(player, once, &pipeline, console));
+    loop {
+        tokio::select! {
+            exit = stop.wait() => return Ok(exit),
+            name = service.tasks.ended() => {
+                return Err(RunError::TaskEnded { name: name.unwrap_or_default() }.into());
+            }
+            exit = &mut playing => return exit,
+            // What is wrong with the file is logged: a signal has nobody to answer.
+            _ = hangup.recv() => drop(service.reload(origin).await),
+            Some(answer) = service.reloads.recv() => {
+                // Whoever asked may have gone; the reload counts all the same.
+                drop(answer.send(service.reload(origin).await));
+            }
+        }
     }
 }
 
@@ -195,7 +218,7 @@ async fn play(
         if handle.replica.model != PLAYED_MODEL || handle.replica.instance != player.instance() {
             continue;
         }
-        reached = settled(handle, player.last_seq()).await;
+        reached = settled(&handle, player.last_seq()).await;
         let status = handle.status.borrow().clone();
         let blocks: Vec<String> =
             status.blocks.iter().map(|(tier, n)| format!("{n} on {}", tier.as_str())).collect();

@@ -44,9 +44,9 @@ pub(super) async fn stream(State(Api(api)): State<Api>) -> Result<Response, Prob
     })?;
     // Subscribed before the look: a change in between is told twice, never lost.
     let events = api.pipeline.fleet.events();
-    let standing = |(key, replica): (&ReplicaKey, &ReplicaHandle)| {
+    let standing = |(key, replica): (ReplicaKey, ReplicaHandle)| {
         let status = replica.status.borrow().clone();
-        FleetEvent::Standing(key.clone(), Arc::clone(&replica.replica), status)
+        FleetEvent::Standing(key, replica.replica, status)
     };
     let first: Vec<FleetEvent> = api.pipeline.fleet.replicas().map(standing).collect();
     let reader = Reader { api, first: first.into_iter(), events, _permit: permit };

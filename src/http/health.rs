@@ -1,6 +1,6 @@
 //! GET /healthz, /readyz, /metrics.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::PoisonError};
 
 use axum::{
     extract::State,
@@ -10,7 +10,7 @@ use axum::{
 use serde::Serialize;
 
 use super::{Api, Problem, json};
-use crate::telemetry::SourceMetrics;
+use crate::telemetry::cursor_age;
 
 #[derive(Serialize)]
 struct Alive {
@@ -45,13 +45,16 @@ pub(super) async fn ready(State(Api(api)): State<Api>) -> Result<Response, Probl
 /// Prometheus text.
 pub(super) async fn metrics(State(Api(api)): State<Api>) -> Response {
     let now = api.pipeline.clock.now();
+    let mut ages = api.ages.lock().unwrap_or_else(PoisonError::into_inner);
     for (key, replica) in api.pipeline.fleet.replicas() {
-        if let Some(age) = api.ages.get(key) {
-            let age_ms = now.0.saturating_sub(replica.status.borrow().moved_at.0);
-            age.set(std::time::Duration::from_millis(age_ms).as_secs_f64());
-        }
+        let age_ms = now.0.saturating_sub(replica.status.borrow().moved_at.0);
+        let age = ages.entry(key).or_insert_with_key(cursor_age);
+        age.set(std::time::Duration::from_millis(age_ms).as_secs_f64());
     }
-    api.pipeline.sources.iter().for_each(SourceMetrics::refresh);
+    drop(ages);
+    for (_, sources) in api.pipeline.sources.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        sources.refresh();
+    }
     let queued = u32::try_from(api.pipeline.writers.queued_count()).unwrap_or(u32::MAX);
     api.metrics.index_queue.set(f64::from(queued));
     // Rendering thousands of series takes milliseconds: not on a thread that serves matches.

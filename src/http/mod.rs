@@ -4,6 +4,7 @@
 //! trust, which is per replica and revocable: a router reads it with every match. A program that stops
 //! is not ready any more.
 
+mod config;
 mod events;
 mod health;
 mod match_prefix;
@@ -14,7 +15,14 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use axum::{
     Router,
@@ -28,9 +36,13 @@ use kvbridge_schemas::ReplicaKey;
 use metrics::Gauge;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, mpsc},
+};
 use tokio_util::sync::CancellationToken;
 
+pub use config::ReloadRequest;
 pub use problem::Problem;
 pub use replicas::ReplicaJson;
 
@@ -48,11 +60,16 @@ struct Shared {
     pipeline: Pipeline,
     limits: Limits,
     metrics: Metrics,
-    ages: BTreeMap<ReplicaKey, Gauge>,
     render: PrometheusHandle,
     event_readers: Arc<Semaphore>,
     snapshot_readers: Arc<Semaphore>,
     stop: CancellationToken,
+    /// Made once per replica, the first time it is seen.
+    ages: Mutex<BTreeMap<ReplicaKey, Gauge>>,
+    /// As in `limits`, until a reload changes it.
+    match_token_count_max: AtomicU32,
+    reloads: mpsc::Sender<ReloadRequest>,
+    reloads_taken: Mutex<Option<mpsc::Receiver<ReloadRequest>>>,
 }
 
 impl Api {
@@ -64,10 +81,15 @@ impl Api {
         stop: CancellationToken,
     ) -> Api {
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
+        let reload_queue = usize::try_from(limits::RELOAD_QUEUE).unwrap_or(1);
+        let (reloads, reloads_taken) = mpsc::channel(reload_queue);
         let keys = pipeline.fleet.replicas();
-        let ages = keys.map(|(key, _)| (key.clone(), telemetry::cursor_age(key))).collect();
+        let ages = keys.map(|(key, _)| (key.clone(), telemetry::cursor_age(&key))).collect();
         Api(Arc::new(Shared {
-            ages,
+            ages: Mutex::new(ages),
+            reloads,
+            reloads_taken: Mutex::new(Some(reloads_taken)),
+            match_token_count_max: AtomicU32::new(limits.match_token_count_max),
             metrics: Metrics::register(),
             event_readers: permits(limits.events_reader_count_max),
             snapshot_readers: permits(limits::SNAPSHOT_READER_COUNT_MAX),
@@ -76,6 +98,16 @@ impl Api {
             render,
             stop,
         }))
+    }
+
+    /// Requests for a reload, for whoever performs them. Given once.
+    pub fn reloads(&self) -> Option<mpsc::Receiver<ReloadRequest>> {
+        self.0.reloads_taken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Takes over the limits that may change while the program runs.
+    pub fn apply(&self, limits: &Limits) {
+        self.0.match_token_count_max.store(limits.match_token_count_max, Ordering::Relaxed);
     }
 
     /// All routes.
@@ -89,6 +121,7 @@ impl Api {
             .route("/v1/replicas/{key}", get(replicas::one))
             .route("/v1/replicas/{key}/snapshot", get(snapshot::stream))
             .route("/v1/replicas/{key}/resync", post(replicas::resync))
+            .route("/v1/config/reload", post(config::reload))
             .route("/v1/match", post(match_prefix::answer))
             .route("/v1/events", get(events::stream))
             .fallback(async || Problem::not_found())

@@ -70,7 +70,7 @@ pub(super) async fn all(State(Api(api)): State<Api>) -> Response {
         .pipeline
         .fleet
         .replicas()
-        .map(|(key, handle)| (key, &*handle.replica, handle.status.borrow().clone()))
+        .map(|(key, handle)| (key, handle.replica, handle.status.borrow().clone()))
         .collect();
     let replicas =
         statuses.iter().map(|(key, replica, status)| ReplicaJson::of(key, replica, status));
@@ -83,7 +83,7 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let (key, handle) = api.pipeline.fleet.replica(&key).ok_or_else(Problem::unknown_replica)?;
     let status = handle.status.borrow().clone();
-    Ok(json(&ReplicaJson::of(key, &handle.replica, &status)))
+    Ok(json(&ReplicaJson::of(&key, &handle.replica, &status)))
 }
 
 #[derive(Serialize)]

@@ -22,6 +22,7 @@ use crate::{
     clock::Clock,
     index::{Index, Published},
     pipeline::{Command, Fleet, FleetEvent, IndexWriters, ReplicaHandle, ReplicaStatus, ViewCut},
+    telemetry,
     view::{View, ViewSettings},
 };
 
@@ -82,13 +83,20 @@ fn world(trust: Trust, limits: Limits) -> World {
         ..ReplicaStatus::starting()
     };
     let ((status, status_rx), (commands_tx, commands)) = (watch::channel(status), mpsc::channel(1));
-    let mut fleet = Fleet::new(2);
+    let fleet = Fleet::new(2);
     let replica = Arc::new(replica());
     let key = replica.key();
-    fleet.add(key, ReplicaHandle { replica, status: status_rx, commands: commands_tx });
-    let (fleet, stop) = (Arc::new(fleet), CancellationToken::new());
+    let stop = CancellationToken::new();
+    let handle = ReplicaHandle {
+        replica,
+        status: status_rx,
+        commands: commands_tx,
+        stop: stop.child_token(),
+    };
+    fleet.add(key, handle);
+    let fleet = Arc::new(fleet);
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
-    let sources = Arc::new(Vec::new());
+    let sources = Arc::default();
     let clock = Clock::start();
     let pipeline = Pipeline { fleet: Arc::clone(&fleet), index, writers, sources, clock };
     let recorder = telemetry::build_metrics().unwrap();

@@ -10,14 +10,12 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, SnapshotRefusal, Source, SourceEvent, SourceRequest,
 };
-use kvbridge_schemas::{
-    Cursor, Engine, EngineKind, Envelope, Replica, ReplicaKey, Seq, SnapshotHeader, TierTrust,
-};
+use kvbridge_schemas::{Cursor, Engine, EngineKind, Envelope, Replica, ReplicaKey, Seq, TierTrust};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, ViewCut};
+use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus};
 use crate::{
     clock::Clock,
     index::{Generation, Index, Published, ReplicaSlot},
@@ -55,6 +53,10 @@ pub struct DriverParts {
     pub recovery: Recovery,
     /// How events fold.
     pub view: ViewSettings,
+    /// The view of an earlier process, if recovery was restored with it.
+    pub kept: Option<View>,
+    /// Everything that the fold depends on beside the events, as checkpoints name it.
+    pub fold: String,
     /// Requests of operators and readers.
     pub commands: mpsc::Receiver<Command>,
     /// Where its standing is shown.
@@ -69,6 +71,9 @@ pub struct Driver {
     source: Box<dyn Source>,
     /// The source said that nothing more will come.
     source_ended: bool,
+    /// The program stops: nothing more is read or asked, commands are still answered.
+    halted: bool,
+    fold: String,
     recovery: Recovery,
     view_settings: ViewSettings,
     view: View,
@@ -95,27 +100,14 @@ pub struct Driver {
     metrics: ReplicaMetrics,
 }
 
-impl ReplicaStatus {
-    /// How a replica stands before its first step.
-    pub fn starting() -> ReplicaStatus {
-        ReplicaStatus {
-            trust: TierTrust::default(),
-            reason: TrustReason::Detached.as_str(),
-            since_ms: Clock::unix_ms(),
-            cursor: Cursor::default(),
-            moved_at: Tick(0),
-            blocks: std::collections::BTreeMap::new(),
-        }
-    }
-}
-
 impl Driver {
     /// A driver that has not begun to read.
     pub fn new(parts: DriverParts, outputs: Outputs) -> Driver {
         let key = parts.replica.key();
         let slot = outputs.index.register(Replica::clone(&parts.replica));
         let told = parts.recovery.standing();
-        Driver {
+        let kept = parts.kept.is_some();
+        let mut driver = Driver {
             metrics: ReplicaMetrics::register(&key),
             facts: FactLog::new(key.clone()),
             generation: outputs.index.generation(slot),
@@ -125,7 +117,9 @@ impl Driver {
             told_at_ms: Clock::unix_ms(),
             moved_at: outputs.clock.now(),
             blind_since: outputs.clock.now(),
-            view: View::new(parts.view),
+            view: parts.kept.unwrap_or_else(|| View::new(parts.view)),
+            fold: parts.fold,
+            halted: false,
             view_settings: parts.view,
             replica: parts.replica,
             key,
@@ -139,7 +133,13 @@ impl Driver {
             slot,
             writes: Vec::new(),
             inputs: VecDeque::new(),
+        };
+        if kept {
+            // Known to the index at once and believed by nobody: the trust that goes with it is none.
+            let (links, published) = (driver.view.links().collect(), driver.published());
+            driver.writes.push(IndexWrite::Replace { slot, links, published });
         }
+        driver
     }
 
     /// Reads until stopped.
@@ -150,16 +150,14 @@ impl Driver {
             let input = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = clock.sleep_until(self.recovery.next_deadline()) => Input::DeadlineReached,
-                Some(command) = self.commands.recv() => match command {
-                    Command::Resync => Input::Resync,
-                    Command::Snapshot(answer) => {
-                        // Whoever asked may have gone; then nobody misses the answer.
-                        drop(answer.send(self.cut()));
-                        continue;
-                    }
+                () = clock.sleep_until(self.recovery.next_deadline()), if !self.halted => {
+                    Input::DeadlineReached
+                }
+                Some(command) = self.commands.recv() => match self.asked(command) {
+                    Some(input) => input,
+                    None => continue,
                 },
-                event = self.source.next(), if !self.source_ended => match event {
+                event = self.source.next(), if !self.source_ended && !self.halted => match event {
                     Some(event) => self.received(event),
                     None => {
                         self.source_ended = true;
@@ -349,22 +347,6 @@ impl Driver {
         }
     }
 
-    fn cut(&self) -> ViewCut {
-        ViewCut {
-            header: SnapshotHeader {
-                replica: Replica::clone(&self.replica),
-                epoch: self.cursor.epoch,
-                resume_seq: self.cursor.next_seq,
-                bus_seq: None,
-                last_digest: self.recovery.digests().last().map(|(_, digest)| digest),
-                trust: self.told.0.device,
-                block_count: 0,
-                state: None,
-            },
-            view: self.view.clone(),
-        }
-    }
-
     fn envelope(&self, batch: Batch) -> Envelope {
         Envelope {
             replica: Replica::clone(&self.replica),
@@ -382,6 +364,8 @@ impl Driver {
     }
 }
 
+#[path = "driver_asked.rs"]
+mod asked;
 #[cfg(test)]
 #[path = "driver_tests.rs"]
 mod tests;

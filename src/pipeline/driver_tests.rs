@@ -83,6 +83,8 @@ fn world(replay: Replay) -> World {
             removal: Removal::PerCopy,
             orphans_max: 8,
         },
+        kept: None,
+        fold: "test".to_owned(),
         commands: commands_rx,
         status,
     };

@@ -7,11 +7,13 @@ mod driver;
 mod fleet;
 mod index_writers;
 pub mod registry;
+mod reload;
 mod shutdown;
 mod start;
 
 pub use driver::{Driver, DriverParts, Outputs};
 pub use fleet::{AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, ViewCut};
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};
+pub use reload::{ReloadError, Reloaded, reload};
 pub use shutdown::Tasks;
-pub use start::{Pipeline, StartError, start};
+pub use start::{Pipeline, StartError, Terms, start};

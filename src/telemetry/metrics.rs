@@ -53,6 +53,14 @@ pub mod name {
     pub const SOURCE_REPLAYS: &str = "kvbridge_source_replays_total";
     /// Replays that ended without an end marker.
     pub const SOURCE_REPLAYS_FAILED: &str = "kvbridge_source_replay_failures_total";
+    /// Checkpoints written.
+    pub const CHECKPOINTS_WRITTEN: &str = "kvbridge_checkpoints_written_total";
+    /// Checkpoints that could not be written.
+    pub const CHECKPOINTS_FAILED: &str = "kvbridge_checkpoint_failures_total";
+    /// Time from a copy of the view to the file in its place.
+    pub const CHECKPOINT_DURATION: &str = "kvbridge_checkpoint_duration_seconds";
+    /// Files found at a start, by what came of them.
+    pub const CHECKPOINTS_LOADED: &str = "kvbridge_checkpoints_loaded_total";
     /// Index updates that wait.
     pub const INDEX_QUEUE: &str = "kvbridge_index_queue_updates";
     /// Match requests by outcome.
@@ -147,6 +155,9 @@ fn describe() {
         (name::SOURCE_CONNECT_FAILED, "live connections that could not be made"),
         (name::SOURCE_REPLAYS, "replay requests started"),
         (name::SOURCE_REPLAYS_FAILED, "replays that ended without an end marker"),
+        (name::CHECKPOINTS_WRITTEN, "checkpoints written"),
+        (name::CHECKPOINTS_FAILED, "checkpoints that could not be written"),
+        (name::CHECKPOINTS_LOADED, "checkpoint files found at a start"),
         (name::MATCHES, "match requests"),
         (name::EVENTS_LAGGED, "envelopes that slow readers of events missed"),
         (name::EVENTS_READERS_REFUSED, "readers of events that were refused"),
@@ -165,7 +176,7 @@ fn describe() {
         Unit::Seconds,
         "time since the view last changed or was proven"
     );
-    for metric in [name::RESYNC_DURATION, name::MATCH_DURATION] {
+    for metric in [name::RESYNC_DURATION, name::MATCH_DURATION, name::CHECKPOINT_DURATION] {
         metrics::describe_histogram!(metric, Unit::Seconds, "duration");
     }
 }

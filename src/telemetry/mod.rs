@@ -3,11 +3,13 @@
 //! Never in a metric or a log: token ids, salts, hashes, topics. The label `replica` is bounded by the
 //! configuration; every other label is a closed set of words.
 
+mod checkpoints;
 mod facts;
 mod log;
 mod metrics;
 mod sources;
 
+pub use checkpoints::{CheckpointMetrics, checkpoint_loaded};
 pub use facts::FactLog;
 pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{

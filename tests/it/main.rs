@@ -3,4 +3,7 @@
 
 mod check_config;
 mod decode;
+mod harness;
+mod lifecycle_restart;
+mod lifecycle_signals;
 mod program;
