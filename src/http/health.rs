@@ -1,6 +1,6 @@
 //! GET /healthz, /readyz, /metrics.
 
-use std::{collections::BTreeMap, sync::PoisonError};
+use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
 
 use axum::{
     extract::State,
@@ -9,7 +9,7 @@ use axum::{
 };
 use serde::Serialize;
 
-use super::{Api, Problem, json};
+use super::{Api, Problem, Shared, json};
 use crate::telemetry::cursor_age;
 
 #[derive(Serialize)]
@@ -44,19 +44,7 @@ pub(super) async fn ready(State(Api(api)): State<Api>) -> Result<Response, Probl
 
 /// Prometheus text.
 pub(super) async fn metrics(State(Api(api)): State<Api>) -> Response {
-    let now = api.pipeline.clock.now();
-    let mut ages = api.ages.lock().unwrap_or_else(PoisonError::into_inner);
-    for (key, replica) in api.pipeline.fleet.replicas() {
-        let age_ms = now.0.saturating_sub(replica.status.borrow().moved_at.0);
-        let age = ages.entry(key).or_insert_with_key(cursor_age);
-        age.set(std::time::Duration::from_millis(age_ms).as_secs_f64());
-    }
-    drop(ages);
-    for (_, sources) in api.pipeline.sources.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-        sources.refresh();
-    }
-    let queued = u32::try_from(api.pipeline.writers.queued_count()).unwrap_or(u32::MAX);
-    api.metrics.index_queue.set(f64::from(queued));
+    refresh(&api);
     // Rendering thousands of series takes milliseconds: not on a thread that serves matches.
     let render = api.render.clone();
     match tokio::task::spawn_blocking(move || render.render()).await {
@@ -65,4 +53,20 @@ pub(super) async fn metrics(State(Api(api)): State<Api>) -> Response {
         Err(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "render_failed", "no metrics")
             .into_response(),
     }
+}
+
+/// Sets what is only looked at: ages, socket counts, the queue.
+fn refresh(api: &Shared) {
+    let now = api.pipeline.clock.now();
+    let mut ages = api.ages.lock().unwrap_or_else(PoisonError::into_inner);
+    for (key, replica) in api.pipeline.fleet.replicas() {
+        let age_ms = now.0.saturating_sub(replica.status.borrow().moved_at.0);
+        let age = ages.entry(key).or_insert_with_key(cursor_age);
+        age.set(Duration::from_millis(age_ms).as_secs_f64());
+    }
+    for (_, sources) in api.pipeline.sources.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        sources.refresh();
+    }
+    let queued = u32::try_from(api.pipeline.writers.queued_count()).unwrap_or(u32::MAX);
+    api.metrics.index_queue.set(f64::from(queued));
 }

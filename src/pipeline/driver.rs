@@ -10,7 +10,9 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, SnapshotRefusal, Source, SourceEvent, SourceRequest,
 };
-use kvbridge_schemas::{Cursor, Engine, EngineKind, Envelope, Replica, ReplicaKey, Seq, TierTrust};
+use kvbridge_schemas::{
+    Cursor, Engine, EngineKind, Envelope, Replica, ReplicaKey, Seq, TierTrust, Trust,
+};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -149,7 +151,7 @@ impl Driver {
         loop {
             let input = tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return self.metrics.readiness(Trust::None),
                 () = clock.sleep_until(self.recovery.next_deadline()), if !self.halted => {
                     Input::DeadlineReached
                 }

@@ -8,7 +8,7 @@ use kvbridge_adapters_api::{
 };
 use kvbridge_schemas::{
     BlockHash, Digest, Event, HashInfo, HashScheme, Parent, Place, Projection, Removed, Scope,
-    Stored, StoredBlock, Tier, Tokens, Trust, content_hash,
+    Stored, StoredBlock, Tier, Tokens, content_hash,
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -267,5 +267,26 @@ async fn a_snapshot_is_of_one_cursor_and_an_ended_source_is_detached() {
     world.events = closed;
     let status = world.until(|status| status.trust.device == Trust::None).await;
     assert_eq!(status.reason, "detached");
+    world.end().await;
+}
+
+/// At the end nothing more is read, so that what is kept is what was seen last.
+#[tokio::test]
+async fn a_halted_driver_reads_no_more_and_still_answers() {
+    let mut world = world(Replay::Journal);
+    world.say([SourceEvent::Attached]).await;
+    world.live(0..3).await;
+    world.until(|status| status.cursor.next_seq == Seq(3)).await;
+    let (answer, halted) = oneshot::channel();
+    assert!(world.commands.send(Command::Halt(answer)).await.is_ok());
+    halted.await.unwrap();
+    world.live(3..5).await;
+    let (answer, cut) = oneshot::channel();
+    assert!(world.commands.send(Command::Checkpoint(answer)).await.is_ok());
+    let cut = cut.await.unwrap();
+    let state = cut.header.state.unwrap();
+    assert_eq!((cut.header.resume_seq, cut.header.block_count), (Seq(3), 3));
+    assert_eq!((cut.header.trust, state.digests.len()), (Trust::Exact, 3));
+    assert_eq!(state.settings, "test");
     world.end().await;
 }
