@@ -6,6 +6,7 @@
 //!
 //! With the feature `shell` (on by default), everything that touches the world:
 //!
+//! - `checkpoint`: views on disk, for the next process.
 //! - `config`: file, environment and flags → a proven configuration.
 //! - `bus`: where envelopes travel beyond this process.
 //! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
@@ -22,6 +23,8 @@ pub mod alarms;
 pub mod bus;
 #[cfg(feature = "shell")]
 pub mod capture;
+#[cfg(feature = "shell")]
+pub mod checkpoint;
 #[cfg(feature = "shell")]
 pub mod cli;
 #[cfg(feature = "shell")]

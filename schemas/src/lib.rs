@@ -73,6 +73,6 @@ pub use event::{
 pub use hash::{BlockHash, BlockHashError, Digest, HASH_BYTES_MAX, HashScheme, Projection};
 pub use identity::{BusSeq, Cursor, EngineKind, Epoch, KeyError, Replica, ReplicaKey, Seq};
 pub use residency::{Group, GroupKind, Tier};
-pub use snapshot::{SnapshotHeader, SnapshotRecord};
+pub use snapshot::{SnapshotHeader, SnapshotRecord, SnapshotState};
 pub use status::Status;
 pub use trust::{TierTrust, Trust};

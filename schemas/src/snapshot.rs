@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{BlockHash, BusSeq, Digest, Epoch, Group, Parent, Replica, Seq, Tier, Trust};
+use crate::{BlockHash, BusSeq, Digest, Epoch, Group, Parent, Replica, Scope, Seq, Tier, Trust};
 
 /// What a snapshot is of, ahead of its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,41 @@ pub struct SnapshotHeader {
     pub trust: Trust,
     /// How many records follow.
     pub block_count: u64,
+    /// What the reader's state machine needs to go on where the writer's stood; absent = the
+    /// records alone, which prove no life.
+    pub state: Option<SnapshotState>,
+}
+
+/// What a view rests on, beside its records: with it a later process can prove the same life again
+/// and then believe as much as the writer did, never more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotState {
+    /// The trust of the host tier; that of the device tier is the header's.
+    pub host: Trust,
+    /// Why trust is no better.
+    pub reason: String,
+    /// The tiers that were known to be empty when the view began, or since; absent = the view is
+    /// contiguous since a point, and what was before is unknown.
+    pub proven: Option<Scope>,
+    /// Why a store is missing, if one is.
+    pub stores_lost: Option<String>,
+    /// A removal may be missing.
+    pub removals_lost: bool,
+    /// The batch from which on the next answer must be compared.
+    pub audit_from: Seq,
+    /// The highest live seq seen.
+    pub highest_live: Option<Seq>,
+    /// The journal returned a digest that was known, at least once: it is the right one.
+    pub confirmed: bool,
+    /// The wire's own name of this life.
+    pub incarnation: Option<String>,
+    /// Names of lives that ended.
+    pub closed: Vec<String>,
+    /// Everything that the fold depends on beside the events, in one text. Views folded with other
+    /// settings are of no use to each other.
+    pub settings: String,
+    /// The newest batches, oldest first.
+    pub digests: Vec<(Seq, Digest)>,
 }
 
 /// One (block, tier, group) with everything the fold's future depends on.

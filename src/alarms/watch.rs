@@ -1,9 +1,9 @@
 //! SHELL. Looks at every replica once a second and says what rings: one gauge, one log line.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::{Alarm, Board, Change, Sight, TRAFFIC_WINDOW_SECONDS};
 use crate::{
     clock::Clock,
-    pipeline::{Fleet, ReplicaHandle},
+    pipeline::{Fleet, ReplicaHandle, Signs},
     recovery::Tick,
     telemetry::{label, name},
 };
@@ -41,9 +41,11 @@ type Ringing = BTreeMap<ReplicaKey, Vec<Raised>>;
 #[derive(Clone)]
 pub struct Alarms {
     ringing: watch::Receiver<Ringing>,
-    /// Fixed by the fleet, so no request can make it grow.
-    matches: Arc<BTreeMap<String, AtomicU64>>,
+    matches: Arc<Matches>,
 }
+
+/// Counts by model. The fleet alone makes it grow, no request does.
+type Matches = RwLock<BTreeMap<String, AtomicU64>>;
 
 impl Alarms {
     /// What rings for one replica.
@@ -53,7 +55,7 @@ impl Alarms {
 
     /// A match request for a model.
     pub fn matched(&self, model: &str) {
-        if let Some(count) = self.matches.get(model) {
+        if let Some(count) = read(&self.matches).get(model) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -63,6 +65,7 @@ impl Alarms {
 struct Watched {
     board: Board,
     gauges: Vec<(Alarm, Gauge)>,
+    signs: Arc<Signs>,
     undecodable_count: u64,
     undecodable_at: Option<Tick>,
 }
@@ -73,7 +76,7 @@ pub struct Watch {
     clock: Clock,
     replicas: BTreeMap<ReplicaKey, Watched>,
     ringing: watch::Sender<Ringing>,
-    matches: Arc<BTreeMap<String, AtomicU64>>,
+    matches: Arc<Matches>,
     /// Counts at the last looks, oldest first.
     seen: BTreeMap<String, VecDeque<u64>>,
 }
@@ -81,28 +84,46 @@ pub struct Watch {
 impl Watch {
     /// A watch over a fleet, and what others see of it. All gauges show 0 from the start.
     pub fn new(fleet: Arc<Fleet>, clock: Clock) -> (Watch, Alarms) {
-        let gauge_of = |key: &ReplicaKey, alarm: Alarm| {
-            let labels = vec![
-                Label::new(label::REPLICA, key.to_string()),
-                Label::new(label::ALARM, alarm.as_str()),
-            ];
-            let gauge = gauge!(name::ALARM, labels);
-            gauge.set(0.0);
-            (alarm, gauge)
-        };
-        let watched = |key: &ReplicaKey| Watched {
-            board: Board::default(),
-            gauges: Alarm::ALL.map(|alarm| gauge_of(key, alarm)).into(),
-            undecodable_count: 0,
-            undecodable_at: None,
-        };
-        let replicas = fleet.replicas().map(|(key, _)| (key.clone(), watched(key))).collect();
-        let models = fleet.replicas().map(|(_, handle)| handle.replica.model.clone());
-        let matches: Arc<BTreeMap<_, _>> =
-            Arc::new(models.map(|model| (model, AtomicU64::new(0))).collect());
         let (ringing, seen_by_others) = watch::channel(Ringing::new());
+        let matches = Arc::<Matches>::default();
         let alarms = Alarms { ringing: seen_by_others, matches: Arc::clone(&matches) };
-        (Watch { fleet, clock, replicas, ringing, matches, seen: BTreeMap::new() }, alarms)
+        let (replicas, seen) = (BTreeMap::new(), BTreeMap::new());
+        let mut watch = Watch { fleet, clock, replicas, ringing, matches, seen };
+        watch.follow();
+        (watch, alarms)
+    }
+
+    /// Takes notice of replicas that came or went with the configuration.
+    fn follow(&mut self) -> BTreeMap<ReplicaKey, ReplicaHandle> {
+        let fleet: BTreeMap<_, _> = self.fleet.replicas().collect();
+        for (key, handle) in &fleet {
+            // A source that was opened anew notes its signs elsewhere.
+            if self.replicas.get(key).is_some_and(|it| !Arc::ptr_eq(&it.signs, &handle.signs)) {
+                self.forget(key);
+            }
+            if !self.replicas.contains_key(key) {
+                self.replicas.insert(key.clone(), Watched::new(key, handle));
+                let mut matches = self.matches.write().unwrap_or_else(PoisonError::into_inner);
+                matches.entry(handle.replica.model.clone()).or_default();
+            }
+        }
+        let gone: Vec<_> =
+            self.replicas.keys().filter(|it| !fleet.contains_key(it)).cloned().collect();
+        gone.iter().for_each(|key| self.forget(key));
+        let models: BTreeSet<&str> = fleet.values().map(|it| it.replica.model.as_str()).collect();
+        if read(&self.matches).len() > models.len() {
+            let mut matches = self.matches.write().unwrap_or_else(PoisonError::into_inner);
+            matches.retain(|model, _| models.contains(model.as_str()));
+            self.seen.retain(|model, _| models.contains(model.as_str()));
+        }
+        fleet
+    }
+
+    fn forget(&mut self, key: &ReplicaKey) {
+        if let Some(watched) = self.replicas.remove(key) {
+            watched.gauges.iter().for_each(|(_, gauge)| gauge.set(0.0));
+            self.ringing.send_modify(|ringing| drop(ringing.remove(key)));
+        }
     }
 
     /// Looks until stopped.
@@ -117,8 +138,9 @@ impl Watch {
 
     /// One look at everything.
     fn look(&mut self, now: Tick, unix_ms: u64) {
+        let fleet = self.follow();
         let traffic = self.traffic();
-        for (key, handle) in self.fleet.replicas() {
+        for (key, handle) in &fleet {
             let Some(watched) = self.replicas.get_mut(key) else { continue };
             let match_count = traffic.get(&handle.replica.model).copied().unwrap_or(0);
             let sight = watched.sight(handle, (now, unix_ms), match_count);
@@ -132,7 +154,7 @@ impl Watch {
     /// Match requests of each model within the window that ends now.
     fn traffic(&mut self) -> BTreeMap<String, u64> {
         let mut traffic = BTreeMap::new();
-        for (model, count) in self.matches.iter() {
+        for (model, count) in read(&self.matches).iter() {
             let count = count.load(Ordering::Relaxed);
             let seen = self.seen.entry(model.clone()).or_default();
             let oldest = seen.front().copied().unwrap_or(0);
@@ -147,6 +169,25 @@ impl Watch {
 }
 
 impl Watched {
+    fn new(key: &ReplicaKey, handle: &ReplicaHandle) -> Watched {
+        let gauge_of = |alarm: Alarm| {
+            let labels = vec![
+                Label::new(label::REPLICA, key.to_string()),
+                Label::new(label::ALARM, alarm.as_str()),
+            ];
+            let gauge = gauge!(name::ALARM, labels);
+            gauge.set(0.0);
+            (alarm, gauge)
+        };
+        Watched {
+            board: Board::default(),
+            gauges: Alarm::ALL.map(gauge_of).into(),
+            signs: Arc::clone(&handle.signs),
+            undecodable_count: 0,
+            undecodable_at: None,
+        }
+    }
+
     fn sight(&mut self, handle: &ReplicaHandle, time: (Tick, u64), match_count: u64) -> Sight {
         let (now, unix_ms) = time;
         let since = |at: Tick| now.0.saturating_sub(at.0);
@@ -186,6 +227,11 @@ impl Watched {
     }
 }
 
+fn read(matches: &Matches) -> RwLockReadGuard<'_, BTreeMap<String, AtomicU64>> {
+    // Single inserts and removals: nothing in them can panic half-way.
+    matches.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn note(ringing: &mut Ringing, key: &ReplicaKey, change: Change, unix_ms: u64) {
     let of = ringing.entry(key.clone()).or_default();
     match change {
@@ -206,16 +252,17 @@ mod tests {
     #[test]
     fn silence_under_traffic_rings_and_a_batch_ends_it() {
         let replica = Replica { model: "m".to_owned(), instance: "h:1".to_owned(), rank: 0 };
-        let (key, mut fleet) = (replica.key(), Fleet::new(1));
+        let (key, fleet) = (replica.key(), Fleet::new(1));
         let (_status, status) = watch::channel(ReplicaStatus::starting());
         let (commands, _driver) = mpsc::channel(1);
-        let signs: Arc<crate::pipeline::Signs> = Arc::default();
+        let signs: Arc<Signs> = Arc::default();
         let handle = ReplicaHandle {
             replica: Arc::new(replica),
             status,
             commands,
             signs: Arc::clone(&signs),
             pool_blocks: None,
+            stop: CancellationToken::new(),
         };
         fleet.add(key.clone(), handle);
         let recorder = crate::telemetry::build_metrics().unwrap();

@@ -26,8 +26,11 @@ pub mod nats;
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use kvbridge_schemas::{BusSeq, Envelope, ReplicaKey};
+use kvbridge_schemas::{BusSeq, Envelope, Replica, ReplicaKey};
 use tokio::sync::oneshot;
+
+use self::nats::BusStartError;
+use crate::{config::SpoolFull, pipeline::Tasks};
 
 pub use embedded::Embedded;
 pub use lane::{Lane, Outgoing, ResetCause};
@@ -42,6 +45,15 @@ pub trait Bus: Send + Sync {
     fn standing(&self) -> Standing;
     /// Opens the log of one replica. One writer for each replica: order is kept per writer.
     fn writer(&self, key: &ReplicaKey) -> Option<Box<dyn Writer>>;
+    /// Makes ready for a replica's log; nothing if that is done already.
+    fn prepare(&self, _replica: &Replica, _tasks: &mut Tasks) -> Result<(), BusStartError> {
+        Ok(())
+    }
+    /// For a bus that is kept beyond this process: the bridge's name in the ids of resets, and what
+    /// happens when the spool is full.
+    fn keeps(&self) -> Option<(Arc<str>, SpoolFull)> {
+        None
+    }
     /// Brings counts that are only looked at on demand up to date.
     fn refresh_metrics(&self) {}
 }

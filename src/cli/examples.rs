@@ -64,3 +64,8 @@ Exit codes: 0 as it must be, 1 not reachable or refused, 2 bad configuration, 3 
 Examples:
   kvbridge bus status --config kvbridge.toml
   kvbridge bus apply --config kvbridge.toml";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  kvbridge completions bash > /etc/bash_completion.d/kvbridge
+  kvbridge completions zsh > \"${fpath[1]}/_kvbridge\"";

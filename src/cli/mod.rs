@@ -3,6 +3,7 @@
 mod bridge;
 mod bus;
 mod check_config;
+mod completions;
 mod config_args;
 mod console;
 mod decode;
@@ -13,17 +14,19 @@ mod play;
 mod play_args;
 mod pretty;
 mod run;
+mod service;
 mod signal;
 mod source_args;
 mod sse;
 mod tail;
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, sync::LazyLock};
 
 use clap::{Parser, Subcommand};
 
 pub use bus::{BusArgs, BusError};
 pub use check_config::CheckArgs;
+pub use completions::CompletionsArgs;
 pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
 pub use console::Console;
 pub use decode::DecodeArgs;
@@ -43,7 +46,7 @@ use crate::{
 
 /// Keeps a cache-aware router's map of KV blocks true, knows when it is not, and says so
 #[derive(Clone, Debug, Parser)]
-#[command(name = "kvbridge", version, after_help = examples::TOP)]
+#[command(name = "kvbridge", version = version(), after_help = examples::TOP)]
 pub struct Cli {
     /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info for run, warn
     /// for the others]
@@ -71,6 +74,21 @@ pub enum Command {
     CheckConfig(CheckArgs),
     /// Look at the streams of a NATS bus, or set them up
     Bus(BusArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+}
+
+/// The version, with the commit if the build was told (`KVBRIDGE_COMMIT`): a source archive has
+/// none.
+pub fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let version = env!("CARGO_PKG_VERSION");
+        match option_env!("KVBRIDGE_COMMIT") {
+            Some(commit) if !commit.is_empty() => format!("{version} ({commit})"),
+            Some(_) | None => version.to_owned(),
+        }
+    });
+    &VERSION
 }
 
 /// What `main` read from the process's surroundings, so that nothing else has to.
@@ -154,5 +172,6 @@ pub async fn execute(
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
         Command::Bus(args) => Box::pin(args.execute(environment, console)).await,
+        Command::Completions(args) => Ok(args.execute(console)?),
     }
 }

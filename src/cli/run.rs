@@ -1,6 +1,6 @@
 //! `kvbridge run`: reads engines, keeps their views true and answers routers.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use kvbridge_schemas::Trust;
 use tokio::net::TcpListener;
@@ -8,15 +8,15 @@ use tracing::warn;
 
 use super::{
     CliError, ConfigArgs, ConfigError, Console, Environment, Exit, SourceArgs, examples,
-    play_args::PlaybackArgs, signal,
+    play_args::PlaybackArgs,
+    service::{Origin, Service},
+    signal, version,
 };
 use crate::{
-    alarms::Watch,
-    clock::Clock,
+    checkpoint::StateError,
     config::{BusConfig, Config, Flags, SourceFile, limits},
-    http::{Access, Api, ApiParts, Security, Service},
-    memory,
-    pipeline::{self, Pipeline, ReplicaHandle, Tasks, registry},
+    http::{Access, Security},
+    pipeline::{self, Pipeline, ReplicaHandle, registry},
     playback::{PlayError, Player, Recording},
     telemetry,
 };
@@ -62,6 +62,9 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+    /// The folder of checkpoints cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The pipeline did not start.
     #[error(transparent)]
     Start(#[from] pipeline::StartError),
@@ -79,7 +82,7 @@ pub enum RunError {
 impl RunError {
     pub(super) fn exit(&self) -> Exit {
         match self {
-            RunError::NothingPlayed | RunError::NoSource => Exit::BadInput,
+            RunError::NothingPlayed | RunError::NoSource | RunError::State(_) => Exit::BadInput,
             RunError::Listen { .. }
             | RunError::Start(_)
             | RunError::Metrics(_)
@@ -107,7 +110,8 @@ impl RunArgs {
             sources: std::mem::take(&mut self.sources.sources),
         };
         flags.sources.extend(player.as_ref().map(played_source));
-        let config = self.config.load(environment, flags)?;
+        let origin = Origin { args: self.config.clone(), environment, flags };
+        let config = origin.load()?;
         if config.sources.is_empty() {
             return Err(RunError::NoSource.into());
         }
@@ -118,43 +122,50 @@ impl RunArgs {
             .await
             .map_err(|source| RunError::Listen { address: config.listen, source })?;
         let mut stop = signal::Stop::new()?;
-        let mut tasks = Tasks::new();
-        let pipeline =
-            pipeline::start(&config, &mut tasks, Clock::start()).map_err(RunError::from)?;
-        banner(console, &config, listener.local_addr()?)?;
-        let token = tasks.stop_token();
-        let (watch, alarms) = Watch::new(Arc::clone(&pipeline.fleet), pipeline.clock);
-        tasks.spawn("alarms", watch.run(token.clone()));
-        let memory = memory::limit_bytes(config.view.memory_max);
-        let guard =
-            memory::guard(Arc::clone(&pipeline.fleet), pipeline.clock, memory, token.clone());
-        tasks.spawn("memory", guard);
-        let api = Api::new(ApiParts {
-            pipeline: pipeline.clone(),
-            limits: config.limits.clone(),
-            body_deadline: config.http.body_deadline,
-            access: security.access,
-            alarms,
-            render: render.clone(),
-            stop: token.clone(),
-        });
-        let service = Service::new(api.router(), security.tls, config.http.clone(), token);
-        tasks.spawn("http", service.serve(listener));
-        let upkeep_stop = tasks.stop_token();
-        tasks.spawn("metrics upkeep", telemetry::upkeep(render, upkeep_stop));
-        let once = self.playback.once;
-        let ended = tokio::select! {
-            exit = stop.wait() => Ok(exit),
-            name = tasks.ended() => Err(RunError::TaskEnded { name: name.unwrap_or_default() }),
-            exit = play(player.as_mut(), once, &pipeline, console) => Ok(exit?),
-        };
-        tasks.stop(limits::STOP_DEADLINE).await;
-        Ok(ended?)
+        let listen = listener.local_addr()?;
+        let mut service = Service::start(config.clone(), security, listener, render).await?;
+        banner(console, &config, listen)?;
+        let ended =
+            live(&mut service, &origin, &mut stop, (player.as_mut(), self.playback.once), console)
+                .await;
+        tokio::select! {
+            () = service.end() => ended,
+            // Whoever asks twice wants no order.
+            _ = stop.wait() => Ok(Exit::Interrupted),
+        }
     }
 
     async fn player(&self, path: &std::path::Path) -> Result<Player, PlayError> {
         let recording = Recording::read(path)?;
         Player::bind(recording, self.playback.settings(0, 0)).await
+    }
+}
+
+/// Runs until there is a reason to end.
+async fn live(
+    service: &mut Service,
+    origin: &Origin<'_>,
+    stop: &mut signal::Stop,
+    (player, once): (Option<&mut Player>, bool),
+    console: &mut Console<'_>,
+) -> Result<Exit, CliError> {
+    let mut hangup = signal::hangup()?;
+    let pipeline = service.pipeline.clone();
+    let mut playing = std::pin::pin!(play(player, once, &pipeline, console));
+    loop {
+        tokio::select! {
+            exit = stop.wait() => return Ok(exit),
+            name = service.tasks.ended() => {
+                return Err(RunError::TaskEnded { name: name.unwrap_or_default() }.into());
+            }
+            exit = &mut playing => return exit,
+            // What is wrong with the file is logged: a signal has nobody to answer.
+            _ = hangup.recv() => drop(service.reload(origin).await),
+            Some(answer) = service.reloads.recv() => {
+                // Whoever asked may have gone; the reload counts all the same.
+                drop(answer.send(service.reload(origin).await));
+            }
+        }
     }
 }
 
@@ -188,7 +199,7 @@ fn banner(
     listen: std::net::SocketAddr,
 ) -> std::io::Result<()> {
     let scheme = if config.http.tls.is_some() { "https" } else { "http" };
-    console.line(&format!("kvbridge {} on {scheme}://{listen}", env!("CARGO_PKG_VERSION")))?;
+    console.line(&format!("kvbridge {} on {scheme}://{listen}", version()))?;
     for source in &config.sources {
         let key = source.replica.key();
         let verb = if source.bind { "bound at" } else { "from" };
@@ -220,7 +231,7 @@ async fn play(
         if handle.replica.model != PLAYED_MODEL || handle.replica.instance != player.instance() {
             continue;
         }
-        reached = settled(handle, player.last_seq()).await;
+        reached = settled(&handle, player.last_seq()).await;
         let status = handle.status.borrow().clone();
         let blocks: Vec<String> =
             status.blocks.iter().map(|(tier, n)| format!("{n} on {}", tier.as_str())).collect();

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C and SIGTERM; SIGHUP for a program that can read its configuration again.
 
 use std::io;
 
@@ -28,4 +28,9 @@ impl Stop {
             _ = self.terminate.recv() => Exit::Ok,
         }
     }
+}
+
+/// From now on SIGHUP is ours: it asks for the configuration to be read again.
+pub(super) fn hangup() -> io::Result<Signal> {
+    signal(SignalKind::hangup())
 }

@@ -35,6 +35,9 @@ pub struct File {
     /// What outlives the process.
     #[serde(default)]
     pub state: StateFile,
+    /// The orderly end.
+    #[serde(default)]
+    pub shutdown: ShutdownFile,
     /// Routers to feed.
     #[serde(default)]
     pub sinks: Vec<SinkFile>,
@@ -218,6 +221,18 @@ pub struct LimitsFile {
 pub struct StateFile {
     /// Folder of the checkpoints.
     pub dir: Option<String>,
+    /// Time between two checkpoints of a replica.
+    pub interval: Option<Span>,
+}
+
+/// `[shutdown]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShutdownFile {
+    /// Time for the whole of an orderly end.
+    pub timeout: Option<Span>,
+    /// How long `/readyz` says 503 before anything stops.
+    pub drain: Option<Span>,
 }
 
 /// `[[sinks]]`: any table; none can be opened yet, so its fields are not looked at.

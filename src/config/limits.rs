@@ -127,9 +127,22 @@ pub const VIEW_POOLS_MAX: u64 = 2;
 /// up. Too small: memory is left unused. Too large: the kernel kills the process before it can act.
 pub const MEMORY_PERCENT: u64 = 60;
 
-/// How long an orderly stop may take. Too small: writers are cut off. Too large: Ctrl-C seems
-/// ignored.
+/// How long tasks may take to end once nothing is read any more. Too small: writers are cut off.
+/// Too large: Ctrl-C seems ignored.
 pub const STOP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long an orderly stop may take. Too small: checkpoints are cut off and the next process
+/// begins blind. Too large: a supervisor that kills after 30 s (as Kubernetes does) cuts it off
+/// itself.
+pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Time between two checkpoints of a replica that moves. Too small: large views are copied and
+/// written all day. Too large: after a crash the engine's journal no longer reaches back to the
+/// last one.
+pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Reloads that wait for the one under way. More are refused.
+pub const RELOAD_QUEUE: u32 = 4;
 
 /// How long a played recording may take to be trusted after its last batch. Too small: a gap at its
 /// end is still being repaired. Too large: a wrong recording is waited for.

@@ -7,6 +7,7 @@
 pub mod limits;
 
 mod bus;
+mod diff;
 mod endpoint;
 mod file;
 mod http;
@@ -21,12 +22,13 @@ mod default_tests;
 #[cfg(feature = "vllm")]
 mod tests;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
 pub use bus::{BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SpoolFull, StreamsConfig};
+pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{File, SourceFile};
 pub use http::{HttpConfig, TlsConfig};
@@ -54,6 +56,28 @@ pub struct Config {
     pub recovery: RecoveryConfig,
     /// Bounds.
     pub limits: Limits,
+    /// What outlives the process.
+    pub state: StateConfig,
+    /// The orderly end.
+    pub shutdown: ShutdownConfig,
+}
+
+/// What outlives the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateConfig {
+    /// Folder of the checkpoints; absent = nothing is kept.
+    pub dir: Option<PathBuf>,
+    /// Time between two checkpoints of a replica that moves.
+    pub interval: Duration,
+}
+
+/// The orderly end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShutdownConfig {
+    /// Time for all of it.
+    pub timeout: Duration,
+    /// How long `/readyz` says 503 before anything else stops.
+    pub drain: Duration,
 }
 
 /// One replica's stream.

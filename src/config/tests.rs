@@ -53,7 +53,7 @@ fn every_problem_is_reported_at_once() {
         [limits]
         frame_max = 5
         [state]
-        dir = "/x"
+        dir = ""
         [[sinks]]
         kind = "x"
     "#;
@@ -71,7 +71,7 @@ fn every_problem_is_reported_at_once() {
         sources[1].dp: expected 1 to 1024 ranks, got 0 (kvbridge.toml)
         bus.kind: expected embedded or nats, got "pigeon" (kvbridge.toml)
         recovery.lease: must be longer than recovery.idle_probe and recovery.audit (kvbridge.toml)
-        state.dir: checkpoints are not supported by this version; remove the field (kvbridge.toml)
+        state.dir: must not be empty (kvbridge.toml)
         sinks[0]: no sink is supported by this version, got kind "x" (kvbridge.toml)"#]]
     .assert_eq(&problems(text, &[]));
 }
@@ -173,6 +173,35 @@ fn a_broken_file_names_its_line() {
         .assert_eq(&problems("[http]\nlisten == 3", &[]));
 }
 
+#[test]
+fn only_what_differs_is_touched() {
+    let source = |port: u16, more: &str| {
+        format!("[[sources]]\nengine = \"vllm\"\nendpoint = \"tcp://h:{port}\"\n{more}\n")
+    };
+    let running = loaded(&format!("{}{}", source(1, ""), source(2, "")), &[]);
+    assert_eq!(changes(&running, &running).merged, running);
+    let tail =
+        "[http]\nlisten = \"127.0.0.1:1\"\n[limits]\nmatch_tokens_max = 7\nframe_max = \"1MiB\"";
+    let wanted = loaded(&format!("{}{}{tail}", source(2, "topic = \"t\""), source(3, "")), &[]);
+    let changes = changes(&running, &wanted);
+    let ports = |sources: &[SourceConfig]| -> Vec<u16> {
+        sources.iter().map(|source| source.endpoint.port).collect()
+    };
+    assert_eq!((ports(&changes.added), ports(&changes.changed)), (vec![3], vec![2]));
+    assert_eq!(changes.removed, [running.sources[0].replica.clone()]);
+    assert_eq!(changes.applied, ["limits.match_tokens_max"]);
+    assert_eq!(changes.needs_restart, ["http.listen", "limits.frame_max"]);
+    assert_eq!(changes.merged.listen, running.listen);
+    assert_eq!(changes.merged.limits.match_token_count_max, 7);
+}
+
+#[test]
+fn a_drain_fits_into_its_shutdown() {
+    assert_eq!(loaded("", &[]).shutdown.drain, Duration::ZERO);
+    expect!["shutdown.drain: must be shorter than shutdown.timeout (kvbridge.toml)"]
+        .assert_eq(&problems("[shutdown]\ntimeout = \"1s\"\ndrain = \"1s\"", &[]));
+}
+
 /// The fields of a section, as the refusal of an unknown one lists them.
 fn fields(section: &str) -> Vec<String> {
     let text = if section == "sources" {
@@ -189,9 +218,10 @@ fn fields(section: &str) -> Vec<String> {
 #[test]
 fn every_field_is_documented() {
     let document = include_str!("../../docs/configuration.md");
-    for section in
-        ["http", "http.tls", "sources", "bus", "index", "view", "recovery", "limits", "state"]
-    {
+    for section in [
+        "http", "http.tls", "sources", "bus", "index", "view", "recovery", "limits", "state",
+        "shutdown",
+    ] {
         for field in fields(section) {
             assert!(document.contains(&format!("| `{field}` |")), "{field} is not documented");
         }

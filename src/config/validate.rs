@@ -1,14 +1,16 @@
 //! File as typed → [`Config`]: pure and total, every problem is noted and reading goes on.
 
-use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
 use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
 use super::{
-    BusConfig, Config, Endpoint, IndexConfig, Limits, Problems, RecoveryConfig, SourceConfig,
-    SourceFile, ViewConfig,
-    file::{File, IndexFile, LimitsFile, RecoveryFile, Size, Span, ViewFile},
+    BusConfig, Config, Endpoint, IndexConfig, Limits, Problems, RecoveryConfig, ShutdownConfig,
+    SourceConfig, SourceFile, StateConfig, ViewConfig,
+    file::{
+        File, IndexFile, LimitsFile, RecoveryFile, ShutdownFile, Size, Span, StateFile, ViewFile,
+    },
     limits,
 };
 use crate::pipeline::registry;
@@ -47,12 +49,11 @@ pub(super) fn validate(
         view: check.view(&file.view),
         recovery: check.recovery(&file.recovery),
         limits: check.limits(&file.limits),
+        state: check.state(&file.state),
+        shutdown: check.shutdown(&file.shutdown),
     };
     if let BusConfig::Nats(nats) = &mut config.bus {
         nats.reconnect = (config.limits.reconnect_min, config.limits.reconnect_max);
-    }
-    if file.state.dir.is_some() {
-        check.note("state.dir", "checkpoints are not supported by this version; remove the field");
     }
     for (at, sink) in file.sinks.iter().enumerate() {
         let kind = sink.kind.as_deref().unwrap_or("(none)");
@@ -272,6 +273,27 @@ impl Check<'_> {
         };
         if config.reconnect_max < config.reconnect_min {
             self.note("limits.reconnect_max", "must not be shorter than limits.reconnect_min");
+        }
+        config
+    }
+
+    fn state(&mut self, file: &StateFile) -> StateConfig {
+        if file.dir.as_deref() == Some("") {
+            self.note("state.dir", "must not be empty");
+        }
+        StateConfig {
+            dir: file.dir.as_ref().map(PathBuf::from),
+            interval: self.span("state.interval", file.interval, limits::CHECKPOINT_INTERVAL),
+        }
+    }
+
+    fn shutdown(&mut self, file: &ShutdownFile) -> ShutdownConfig {
+        let config = ShutdownConfig {
+            timeout: self.span("shutdown.timeout", file.timeout, limits::SHUTDOWN_TIMEOUT),
+            drain: file.drain.map_or(Duration::ZERO, |span| span.0),
+        };
+        if config.drain >= config.timeout {
+            self.note("shutdown.drain", "must be shorter than shutdown.timeout");
         }
         config
     }

@@ -43,7 +43,7 @@ fn world() -> World {
 /// Status and reason. A driver that answers is not part of this: asked, it counts as let in.
 async fn ask(authorization: Option<&str>, method: &str, path: &str) -> String {
     let World { api, commands, .. } = world();
-    drop(commands);
+    drop((commands, api.reloads()));
     let body = if method == "POST" { r#"{"model":"m","token_ids":[1,2]}"# } else { "" };
     let mut request = Request::builder().method(method).uri(path);
     if let Some(authorization) = authorization {
@@ -90,6 +90,7 @@ async fn every_token_at_every_endpoint() {
         ("GET", "/v1/events?color=red".to_owned()),
         ("POST", "/v1/match".to_owned()),
         ("POST", format!("/v1/replicas/{KEY}/resync")),
+        ("POST", "/v1/config/reload".to_owned()),
     ];
     let mut matrix = String::new();
     for (name, authorization) in shown {
@@ -132,6 +133,7 @@ async fn a_snapshot_shows_salts_only_when_asked_with_the_scope() {
         tokio::spawn(async move {
             let Some(Command::Snapshot(answer)) = commands.recv().await else { panic!("snapshot") };
             let header = SnapshotHeader {
+                state: None,
                 replica: replica(),
                 epoch: Epoch(9),
                 resume_seq: Seq(4),

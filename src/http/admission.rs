@@ -43,11 +43,11 @@ async fn admit(Api(api): &Api, scope: Scope, mut request: Request, next: Next) -
 }
 
 /// The replica of that key. One of a model that is not granted is as if it were not there.
-pub(super) fn replica<'a>(
-    api: &'a Shared,
+pub(super) fn replica(
+    api: &Shared,
     grant: &Grant,
     key: &str,
-) -> Result<(&'a ReplicaKey, &'a ReplicaHandle), Problem> {
+) -> Result<(ReplicaKey, ReplicaHandle), Problem> {
     let found = api.pipeline.fleet.replica(key);
     let seen = found.filter(|(_, handle)| grant.sees(&handle.replica.model));
     seen.ok_or_else(Problem::unknown_replica)

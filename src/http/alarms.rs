@@ -27,8 +27,9 @@ pub(super) async fn all(
     State(Api(api)): State<Api>,
     Extension(grant): Extension<Arc<Grant>>,
 ) -> Response {
+    let replicas: Vec<_> = api.pipeline.fleet.replicas().collect();
     let mut alarms = Vec::new();
-    for (key, handle) in api.pipeline.fleet.replicas() {
+    for (key, handle) in &replicas {
         if !grant.sees(&handle.replica.model) {
             continue;
         }

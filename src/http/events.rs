@@ -57,9 +57,9 @@ pub(super) async fn stream(
     })?;
     // Subscribed before the look: a change in between is told twice, never lost.
     let events = api.pipeline.fleet.events();
-    let standing = |(key, replica): (&ReplicaKey, &ReplicaHandle)| {
+    let standing = |(key, replica): (ReplicaKey, ReplicaHandle)| {
         let status = replica.status.borrow().clone();
-        FleetEvent::Standing(key.clone(), Arc::clone(&replica.replica), status)
+        FleetEvent::Standing(key, replica.replica, status)
     };
     let first: Vec<FleetEvent> = api.pipeline.fleet.replicas().map(standing).collect();
     let first = first.into_iter();

@@ -1,6 +1,10 @@
 //! GET /healthz, /readyz, /metrics.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use axum::{
     Extension,
@@ -10,8 +14,8 @@ use axum::{
 };
 use serde::Serialize;
 
-use super::{Api, Grant, Problem, json};
-use crate::{bus::Standing, telemetry::SourceMetrics};
+use super::{Api, Grant, Problem, Shared, json};
+use crate::{bus::Standing, telemetry::cursor_age};
 
 #[derive(Serialize)]
 struct Alive {
@@ -64,17 +68,7 @@ pub(super) async fn metrics(
         let detail = "metrics speak of all models, the token does not";
         return Problem::new(StatusCode::FORBIDDEN, "model_restricted", detail).into_response();
     }
-    let now = api.pipeline.clock.now();
-    for (key, replica) in api.pipeline.fleet.replicas() {
-        if let Some(age) = api.ages.get(key) {
-            let age_ms = now.0.saturating_sub(replica.status.borrow().moved_at.0);
-            age.set(std::time::Duration::from_millis(age_ms).as_secs_f64());
-        }
-    }
-    api.pipeline.bus.refresh_metrics();
-    api.pipeline.sources.iter().for_each(SourceMetrics::refresh);
-    let queued = u32::try_from(api.pipeline.writers.queued_count()).unwrap_or(u32::MAX);
-    api.metrics.index_queue.set(f64::from(queued));
+    refresh(&api);
     // Rendering thousands of series takes milliseconds: not on a thread that serves matches.
     let render = api.render.clone();
     match tokio::task::spawn_blocking(move || render.render()).await {
@@ -83,4 +77,21 @@ pub(super) async fn metrics(
         Err(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "render_failed", "no metrics")
             .into_response(),
     }
+}
+
+/// Sets what is only looked at: ages, the bus, socket counts, the queue.
+fn refresh(api: &Shared) {
+    let now = api.pipeline.clock.now();
+    let mut ages = api.ages.lock().unwrap_or_else(PoisonError::into_inner);
+    for (key, replica) in api.pipeline.fleet.replicas() {
+        let age_ms = now.0.saturating_sub(replica.status.borrow().moved_at.0);
+        let age = ages.entry(key).or_insert_with_key(cursor_age);
+        age.set(Duration::from_millis(age_ms).as_secs_f64());
+    }
+    api.pipeline.bus.refresh_metrics();
+    for (_, sources) in api.pipeline.sources.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        sources.refresh();
+    }
+    let queued = u32::try_from(api.pipeline.writers.queued_count()).unwrap_or(u32::MAX);
+    api.metrics.index_queue.set(f64::from(queued));
 }

@@ -1,6 +1,10 @@
 //! POST /v1/match: how much of a prompt each replica of a model holds.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
 
 use axum::{
     Extension,
@@ -237,7 +241,8 @@ fn read(api: &Shared, body: Result<Bytes, BytesRejection>) -> Result<Question, P
             return Err(bad("no_prompt", detail.to_owned()));
         }
     };
-    let max = usize::try_from(api.limits.match_token_count_max).unwrap_or(usize::MAX);
+    let max =
+        usize::try_from(api.match_token_count_max.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
     if told.len() > max {
         let detail = format!("expected at most {max} items, {} came", told.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "prompt_too_long", detail));

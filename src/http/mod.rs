@@ -7,6 +7,7 @@
 mod access;
 mod admission;
 mod alarms;
+mod config;
 mod events;
 mod health;
 mod match_prefix;
@@ -24,7 +25,14 @@ mod serve_tests;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -39,11 +47,12 @@ use kvbridge_schemas::ReplicaKey;
 use metrics::Gauge;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Access, Grant, Scope};
+pub use config::ReloadRequest;
 pub use problem::Problem;
 pub use replicas::ReplicaJson;
 pub use serve::Service;
@@ -84,11 +93,16 @@ struct Shared {
     access: Access,
     alarms: Alarms,
     metrics: Metrics,
-    ages: BTreeMap<ReplicaKey, Gauge>,
     render: PrometheusHandle,
     event_readers: Arc<Semaphore>,
     snapshot_readers: Arc<Semaphore>,
     stop: CancellationToken,
+    /// Made once per replica, the first time it is seen.
+    ages: Mutex<BTreeMap<ReplicaKey, Gauge>>,
+    /// As in `limits`, until a reload changes it.
+    match_token_count_max: AtomicU32,
+    reloads: mpsc::Sender<ReloadRequest>,
+    reloads_taken: Mutex<Option<mpsc::Receiver<ReloadRequest>>>,
 }
 
 impl Api {
@@ -96,10 +110,15 @@ impl Api {
     pub fn new(parts: ApiParts) -> Api {
         let ApiParts { pipeline, limits, body_deadline, access, alarms, render, stop } = parts;
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
+        let reload_queue = usize::try_from(limits::RELOAD_QUEUE).unwrap_or(1);
+        let (reloads, reloads_taken) = mpsc::channel(reload_queue);
         let keys = pipeline.fleet.replicas();
-        let ages = keys.map(|(key, _)| (key.clone(), telemetry::cursor_age(key))).collect();
+        let ages = keys.map(|(key, _)| (key.clone(), telemetry::cursor_age(&key))).collect();
         Api(Arc::new(Shared {
-            ages,
+            ages: Mutex::new(ages),
+            reloads,
+            reloads_taken: Mutex::new(Some(reloads_taken)),
+            match_token_count_max: AtomicU32::new(limits.match_token_count_max),
             metrics: Metrics::register(),
             event_readers: permits(limits.events_reader_count_max),
             snapshot_readers: permits(limits::SNAPSHOT_READER_COUNT_MAX),
@@ -111,6 +130,16 @@ impl Api {
             render,
             stop,
         }))
+    }
+
+    /// Requests for a reload, for whoever performs them. Given once.
+    pub fn reloads(&self) -> Option<mpsc::Receiver<ReloadRequest>> {
+        self.0.reloads_taken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Takes over the limits that may change while the program runs.
+    pub fn apply(&self, limits: &Limits) {
+        self.0.match_token_count_max.store(limits.match_token_count_max, Ordering::Relaxed);
     }
 
     /// All routes.
@@ -127,6 +156,7 @@ impl Api {
             .route_layer(from_fn_with_state(self.clone(), admission::read));
         let write = Router::new()
             .route("/v1/replicas/{key}/resync", post(replicas::resync))
+            .route("/v1/config/reload", post(config::reload))
             .route_layer(from_fn_with_state(self.clone(), admission::write));
         Router::new()
             .route("/healthz", get(health::alive))

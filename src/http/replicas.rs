@@ -84,7 +84,7 @@ pub(super) async fn all(
         .fleet
         .replicas()
         .filter(|(_, handle)| grant.sees(&handle.replica.model))
-        .map(|(key, handle)| (key, &*handle.replica, handle.status.borrow().clone()))
+        .map(|(key, handle)| (key, handle.replica, handle.status.borrow().clone()))
         .collect();
     let replicas = statuses
         .iter()
@@ -99,7 +99,7 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let (key, handle) = replica(&api, &grant, &key)?;
     let status = handle.status.borrow().clone();
-    Ok(json(&ReplicaJson::of(key, &handle.replica, &status).with_alarms(&api, key)))
+    Ok(json(&ReplicaJson::of(&key, &handle.replica, &status).with_alarms(&api, &key)))
 }
 
 #[derive(Serialize)]

@@ -25,7 +25,7 @@ async fn server(config: HttpConfig) -> Server {
     let api = guarded(Trust::Exact, Limits::default(), Access::Open).api;
     // More than any buffer between us takes.
     let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 65_536]));
-    let endless = std::sync::Mutex::new(Some(Body::from_stream(endless)));
+    let endless = Mutex::new(Some(Body::from_stream(endless)));
     let body = Arc::new(endless);
     let router = api.router().route(
         "/endless",

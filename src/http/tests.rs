@@ -23,6 +23,7 @@ use crate::{
     clock::Clock,
     index::{Index, Published},
     pipeline::{Command, Fleet, FleetEvent, IndexWriters, ReplicaHandle, ReplicaStatus, ViewCut},
+    telemetry,
     view::{View, ViewSettings},
 };
 
@@ -87,22 +88,22 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
         ..ReplicaStatus::starting()
     };
     let ((status, status_rx), (commands_tx, commands)) = (watch::channel(status), mpsc::channel(1));
-    let mut fleet = Fleet::new(2);
+    let fleet = Fleet::new(2);
     let replica = Arc::new(replica());
     let key = replica.key();
-    fleet.add(
-        key,
-        ReplicaHandle {
-            replica,
-            status: status_rx,
-            commands: commands_tx,
-            signs: Arc::default(),
-            pool_blocks: None,
-        },
-    );
-    let (fleet, stop) = (Arc::new(fleet), CancellationToken::new());
+    let stop = CancellationToken::new();
+    let handle = ReplicaHandle {
+        replica,
+        status: status_rx,
+        commands: commands_tx,
+        signs: Arc::default(),
+        pool_blocks: None,
+        stop: stop.child_token(),
+    };
+    fleet.add(key, handle);
+    let fleet = Arc::new(fleet);
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
-    let sources = Arc::new(Vec::new());
+    let sources = Arc::default();
     let clock = Clock::start();
     let bus = Arc::new(crate::bus::Embedded::new(fleet.events_sender()));
     let pipeline = Pipeline { fleet: Arc::clone(&fleet), index, writers, sources, bus, clock };
@@ -272,6 +273,7 @@ async fn a_snapshot_is_streamed_whole() {
     let driver = tokio::spawn(async move {
         let Some(Command::Snapshot(answer)) = commands.recv().await else { panic!("snapshot") };
         let header = SnapshotHeader {
+            state: None,
             replica: replica(),
             epoch: Epoch(9),
             resume_seq: Seq(4),

@@ -12,13 +12,13 @@ use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, SnapshotRefusal, Source, SourceEvent, SourceRequest,
 };
 use kvbridge_schemas::{
-    Cursor, Engine, EngineKind, Envelope, Replica, ReplicaKey, Seq, SnapshotHeader, TierTrust,
+    Cursor, Engine, EngineKind, Envelope, Replica, ReplicaKey, Seq, TierTrust, Trust,
 };
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, Signs, ViewCut};
+use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, Signs};
 use crate::{
     bus::{Embedded, LogWriter, Writer},
     clock::Clock,
@@ -61,6 +61,10 @@ pub struct DriverParts {
     pub blocks_max: u64,
     /// What the watch of alarms looks at.
     pub signs: Arc<Signs>,
+    /// The view of an earlier process, if recovery was restored with it.
+    pub kept: Option<View>,
+    /// Everything that the fold depends on beside the events, as checkpoints name it.
+    pub fold: String,
     /// Requests of operators and readers.
     pub commands: mpsc::Receiver<Command>,
     /// Where its standing is shown.
@@ -77,6 +81,9 @@ pub struct Driver {
     source: Box<dyn Source>,
     /// The source said that nothing more will come.
     source_ended: bool,
+    /// The program stops: nothing more is read or asked, commands are still answered.
+    halted: bool,
+    fold: String,
     recovery: Recovery,
     view_settings: ViewSettings,
     view: View,
@@ -113,7 +120,8 @@ impl Driver {
         let key = parts.replica.key();
         let slot = outputs.index.register(Replica::clone(&parts.replica));
         let told = parts.recovery.standing();
-        Driver {
+        let kept = parts.kept.is_some();
+        let mut driver = Driver {
             metrics: ReplicaMetrics::register(&key),
             facts: FactLog::new(key.clone()),
             generation: outputs.index.generation(slot),
@@ -123,7 +131,9 @@ impl Driver {
             told_at_ms: Clock::unix_ms(),
             moved_at: outputs.clock.now(),
             blind_since: outputs.clock.now(),
-            view: View::new(parts.view),
+            view: parts.kept.unwrap_or_else(|| View::new(parts.view)),
+            fold: parts.fold,
+            halted: false,
             view_settings: parts.view,
             blocks_max: parts.blocks_max,
             signs: parts.signs,
@@ -141,7 +151,13 @@ impl Driver {
             slot,
             writes: Vec::new(),
             inputs: VecDeque::new(),
+        };
+        if kept {
+            // Known to the index at once and believed by nobody: the trust that goes with it is none.
+            let (links, published) = (driver.view.links().collect(), driver.published());
+            driver.writes.push(IndexWrite::Replace { slot, links, published });
         }
+        driver
     }
 
     /// Reads until stopped.
@@ -151,20 +167,16 @@ impl Driver {
         loop {
             let input = tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
-                () = clock.sleep_until(self.recovery.next_deadline()) => Input::DeadlineReached,
-                Some(command) = self.commands.recv() => match command {
-                    Command::Resync => Input::Resync,
-                    Command::OverLimit => Input::OverLimit,
-                    Command::Release => Input::Release,
-                    Command::Snapshot(answer) => {
-                        // Whoever asked may have gone; then nobody misses the answer.
-                        drop(answer.send(self.cut()));
-                        continue;
-                    }
+                () = stop.cancelled() => return self.metrics.readiness(Trust::None),
+                () = clock.sleep_until(self.recovery.next_deadline()), if !self.halted => {
+                    Input::DeadlineReached
+                }
+                Some(command) = self.commands.recv() => match self.asked(command) {
+                    Some(input) => input,
+                    None => continue,
                 },
                 () = catch_up(self.log.as_mut(), self.cursor, self.told.0.device) => continue,
-                event = self.source.next(), if !self.source_ended => match event {
+                event = self.source.next(), if !self.source_ended && !self.halted => match event {
                     Some(event) => self.received(event),
                     None => {
                         self.source_ended = true;
@@ -176,7 +188,7 @@ impl Driver {
             self.take(input);
             self.publish().await;
             if self.is_blocked() && !self.wait_for_bus(&stop).await {
-                return;
+                return self.metrics.readiness(Trust::None);
             }
         }
     }
@@ -373,21 +385,6 @@ impl Driver {
         }
     }
 
-    fn cut(&self) -> ViewCut {
-        ViewCut {
-            header: SnapshotHeader {
-                replica: Replica::clone(&self.replica),
-                epoch: self.cursor.epoch,
-                resume_seq: self.cursor.next_seq,
-                bus_seq: None,
-                last_digest: self.recovery.digests().last().map(|(_, digest)| digest),
-                trust: self.told.0.device,
-                block_count: 0,
-            },
-            view: self.view.clone(),
-        }
-    }
-
     fn envelope(&self, batch: Batch) -> Envelope {
         Envelope {
             replica: Replica::clone(&self.replica),
@@ -405,6 +402,8 @@ impl Driver {
     }
 }
 
+#[path = "driver_asked.rs"]
+mod asked;
 #[path = "driver_bus.rs"]
 mod bus;
 use bus::catch_up;

@@ -5,11 +5,10 @@ use kvbridge_schemas::{Cursor, Trust};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Command, Driver};
+use super::Driver;
 use crate::{
     bus::{LogWriter, Offered},
     config::limits::BUS_BLOCKED_MAX,
-    recovery::Input,
 };
 
 /// The reason shown while a full bus holds the driver up.
@@ -47,13 +46,10 @@ impl Driver {
                     said = true;
                     self.grow_old();
                 }
-                Some(command) = self.commands.recv() => match command {
-                    // These step recovery: they come first when the bus takes messages again.
-                    Command::Resync => self.inputs.push_back(Input::Resync),
-                    Command::OverLimit => self.inputs.push_back(Input::OverLimit),
-                    Command::Release => self.inputs.push_back(Input::Release),
-                    // Whoever asked may have gone; then nobody misses the answer.
-                    Command::Snapshot(answer) => drop(answer.send(self.cut())),
+                Some(command) = self.commands.recv() => {
+                    // What steps recovery comes first when the bus takes messages again.
+                    let input = self.asked(command);
+                    self.inputs.extend(input);
                 },
             }
         }

@@ -8,7 +8,7 @@ use kvbridge_adapters_api::{
 };
 use kvbridge_schemas::{
     BlockHash, Digest, Event, HashInfo, HashScheme, Parent, Place, Projection, Removed, Scope,
-    Stored, StoredBlock, Tier, Tokens, Trust, content_hash,
+    Stored, StoredBlock, Tier, Tokens, content_hash,
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -85,6 +85,8 @@ fn world(replay: Replay) -> World {
         },
         blocks_max: 5,
         signs: Arc::default(),
+        kept: None,
+        fold: "test".to_owned(),
         commands: commands_rx,
         status,
         log: None,
@@ -287,5 +289,26 @@ async fn over_its_limit_a_view_is_given_up_and_learnt_again_when_asked() {
     world.live([7]).await;
     let status = world.until(|status| status.cursor.next_seq == Seq(8)).await;
     assert_eq!(status.trust.device, Trust::LowerBound);
+    world.end().await;
+}
+
+/// At the end nothing more is read, so that what is kept is what was seen last.
+#[tokio::test]
+async fn a_halted_driver_reads_no_more_and_still_answers() {
+    let mut world = world(Replay::Journal);
+    world.say([SourceEvent::Attached]).await;
+    world.live(0..3).await;
+    world.until(|status| status.cursor.next_seq == Seq(3)).await;
+    let (answer, halted) = oneshot::channel();
+    assert!(world.commands.send(Command::Halt(answer)).await.is_ok());
+    halted.await.unwrap();
+    world.live(3..5).await;
+    let (answer, cut) = oneshot::channel();
+    assert!(world.commands.send(Command::Checkpoint(answer)).await.is_ok());
+    let cut = cut.await.unwrap();
+    let state = cut.header.state.unwrap();
+    assert_eq!((cut.header.resume_seq, cut.header.block_count), (Seq(3), 3));
+    assert_eq!((cut.header.trust, state.digests.len()), (Trust::Exact, 3));
+    assert_eq!(state.settings, "test");
     world.end().await;
 }

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -12,6 +12,7 @@ use std::{
 use kvbridge_adapters_api::Loss;
 use kvbridge_schemas::{Cursor, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
@@ -100,6 +101,10 @@ pub enum Command {
     Release,
     /// The whole view, as it stands now.
     Snapshot(oneshot::Sender<ViewCut>),
+    /// The whole view with what it rests on: what a later process needs.
+    Checkpoint(oneshot::Sender<ViewCut>),
+    /// Read no more. What was read is in the view when this is answered; commands go on.
+    Halt(oneshot::Sender<()>),
 }
 
 /// A view at one cursor.
@@ -132,6 +137,8 @@ pub struct ReplicaHandle {
     pub signs: Arc<Signs>,
     /// How many blocks the engine's device holds, where the configuration tells.
     pub pool_blocks: Option<u64>,
+    /// Ends its task.
+    pub stop: CancellationToken,
 }
 
 /// Why a replica cannot be asked.
@@ -160,12 +167,27 @@ impl ReplicaHandle {
         self.ask(Command::Snapshot(answer))?;
         cut.await.map_err(|_| AskError::Stopped)
     }
+
+    /// The view as it stands, with what a later process needs to prove it.
+    pub async fn checkpoint(&self) -> Result<ViewCut, AskError> {
+        let (answer, cut) = oneshot::channel();
+        self.ask(Command::Checkpoint(answer))?;
+        cut.await.map_err(|_| AskError::Stopped)
+    }
+
+    /// Stops the reading. Waits for a place among the commands; a task that has ended reads no more.
+    pub async fn halt(&self) {
+        let (answer, halted) = oneshot::channel();
+        if self.commands.send(Command::Halt(answer)).await.is_ok() {
+            // Gone instead of halted is as good.
+            drop(halted.await);
+        }
+    }
 }
 
-/// All replicas. Fixed by the configuration while the process runs.
-#[derive(Clone)]
+/// All replicas. They come and go with the configuration.
 pub struct Fleet {
-    replicas: BTreeMap<ReplicaKey, ReplicaHandle>,
+    replicas: RwLock<BTreeMap<ReplicaKey, ReplicaHandle>>,
     events: broadcast::Sender<FleetEvent>,
 }
 
@@ -173,22 +195,30 @@ impl Fleet {
     /// A fleet without replicas. A reader that falls more than `events_queue` behind is told how
     /// many it missed; drivers never wait for readers.
     pub fn new(events_queue: usize) -> Fleet {
-        Fleet { replicas: BTreeMap::new(), events: broadcast::channel(events_queue.max(1)).0 }
+        let events = broadcast::channel(events_queue.max(1)).0;
+        Fleet { replicas: RwLock::default(), events }
     }
 
     /// Adds a replica.
-    pub fn add(&mut self, key: ReplicaKey, handle: ReplicaHandle) {
-        self.replicas.insert(key, handle);
+    pub fn add(&self, key: ReplicaKey, handle: ReplicaHandle) {
+        // Single inserts and removals: nothing in them can panic half-way.
+        self.replicas.write().unwrap_or_else(PoisonError::into_inner).insert(key, handle);
+    }
+
+    /// Forgets a replica.
+    pub fn remove(&self, key: &ReplicaKey) -> Option<ReplicaHandle> {
+        self.replicas.write().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 
     /// The replica of that key.
-    pub fn replica(&self, key: &str) -> Option<(&ReplicaKey, &ReplicaHandle)> {
-        self.replicas.iter().find(|(known, _)| known.as_str() == key)
+    pub fn replica(&self, key: &str) -> Option<(ReplicaKey, ReplicaHandle)> {
+        self.replicas().find(|(known, _)| known.as_str() == key)
     }
 
-    /// All replicas, by key.
-    pub fn replicas(&self) -> impl Iterator<Item = (&ReplicaKey, &ReplicaHandle)> {
-        self.replicas.iter()
+    /// All replicas, by key, as they are now.
+    pub fn replicas(&self) -> impl Iterator<Item = (ReplicaKey, ReplicaHandle)> + use<> {
+        let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner).clone();
+        replicas.into_iter()
     }
 
     /// What is applied from now on.

@@ -7,6 +7,7 @@ mod driver;
 mod fleet;
 mod index_writers;
 pub mod registry;
+mod reload;
 mod shutdown;
 mod start;
 
@@ -15,5 +16,6 @@ pub use fleet::{
     AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, Signs, ViewCut,
 };
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};
+pub use reload::{ReloadError, Reloaded, reload};
 pub use shutdown::Tasks;
-pub use start::{Pipeline, StartError, start};
+pub use start::{Pipeline, StartError, Terms, start};

@@ -11,7 +11,8 @@ use tracing::{error, warn};
 pub struct Tasks {
     stop: CancellationToken,
     set: JoinSet<()>,
-    names: BTreeMap<Id, String>,
+    /// What a task is called, and what ends it.
+    names: BTreeMap<Id, (String, CancellationToken)>,
 }
 
 impl Tasks {
@@ -31,14 +32,31 @@ impl Tasks {
         name: impl Into<String>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let id = self.set.spawn(task).id();
-        self.names.insert(id, name.into());
+        let stop = self.stop.clone();
+        self.spawn_until(name, stop, task);
     }
 
-    /// Waits until any task ends and says which. Before a stop that is always a failure.
+    /// Starts a task that may also be stopped alone, by its own token.
+    pub fn spawn_until(
+        &mut self,
+        name: impl Into<String>,
+        stop: CancellationToken,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let id = self.set.spawn(task).id();
+        self.names.insert(id, (name.into(), stop));
+    }
+
+    /// Waits until a task ends that nobody stopped, and says which: that is always a failure.
     pub async fn ended(&mut self) -> Option<String> {
-        let ended = self.set.join_next_with_id().await?;
-        Some(self.note(ended))
+        loop {
+            let ended = self.set.join_next_with_id().await?;
+            let failed = ended.is_err();
+            let (name, stop) = self.note(ended);
+            if failed || !stop.is_cancelled() {
+                return Some(name);
+            }
+        }
     }
 
     /// Cancels all and waits. Returns the names of those that did not end in time; they are
@@ -47,26 +65,26 @@ impl Tasks {
         self.stop.cancel();
         let joined = tokio::time::timeout(deadline, async {
             while let Some(ended) = self.set.join_next_with_id().await {
-                self.note(ended);
+                drop(self.note(ended));
             }
         });
         if joined.await.is_err() {
             self.set.abort_all();
         }
-        let late: Vec<String> = self.names.into_values().collect();
+        let late: Vec<String> = self.names.into_values().map(|(name, _)| name).collect();
         for name in &late {
             warn!(task = %name, "task did not stop in time");
         }
         late
     }
 
-    fn note(&mut self, ended: Result<(Id, ()), JoinError>) -> String {
+    fn note(&mut self, ended: Result<(Id, ()), JoinError>) -> (String, CancellationToken) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
-        let name = self.names.remove(&id).unwrap_or_default();
+        let (name, stop) = self.names.remove(&id).unwrap_or_default();
         if let Err(error) = ended {
             error!(task = %name, %error, "task failed");
         }
-        name
+        (name, stop)
     }
 }
 
@@ -86,6 +104,16 @@ mod tests {
     #[tokio::test]
     async fn an_early_end_is_seen() {
         let mut tasks = Tasks::new();
+        tasks.spawn("short", async {});
+        assert_eq!(tasks.ended().await.as_deref(), Some("short"));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_was_stopped_alone_is_no_failure() {
+        let mut tasks = Tasks::new();
+        let stop = tasks.stop_token().child_token();
+        tasks.spawn_until("closed", stop.clone(), stop.clone().cancelled_owned());
+        stop.cancel();
         tasks.spawn("short", async {});
         assert_eq!(tasks.ended().await.as_deref(), Some("short"));
     }

@@ -1,22 +1,34 @@
-//! Builds everything that a configuration names: index, writers, sources, one driver for each.
+//! Builds what a configuration names: index, writers, and a source with its driver for each replica.
 
-use std::{io, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    io,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use kvbridge_schemas::{EngineKind, Replica, ReplicaKey};
+use kvbridge_schemas::{Epoch, Replica, ReplicaKey};
 use tokio::sync::{mpsc, watch};
+use tracing::{info, warn};
 
 use super::{
     Driver, DriverParts, Fleet, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus, Signs, Tasks,
-    registry::{self, OpenError},
+    registry::{self, OpenError, Opened},
 };
 use crate::{
     bus::{Embedded, Lane, LogWriter, NatsBus, SharedBus, nats::BusStartError},
+    checkpoint::{Kept, StateDir, Wanted},
     clock::Clock,
-    config::{BusConfig, Config, RecoveryConfig, SpoolFull, limits},
+    config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
-    telemetry::{BusLogMetrics, SourceMetrics},
+    telemetry::{self, BusLogMetrics, SourceMetrics},
+    view::View,
 };
+
+/// What the fold of events means. Raised when the same events fold to another view, so that views
+/// of before are not gone on with.
+const FOLD_VERSION: u32 = 1;
 
 /// The running pipeline, as the rest of the program sees it.
 #[derive(Clone)]
@@ -28,7 +40,7 @@ pub struct Pipeline {
     /// The threads that write it.
     pub writers: Arc<IndexWriters>,
     /// What the sockets count.
-    pub sources: Arc<Vec<SourceMetrics>>,
+    pub sources: Arc<Mutex<Vec<(ReplicaKey, SourceMetrics)>>>,
     /// Where envelopes travel.
     pub bus: SharedBus,
     /// Time.
@@ -55,92 +67,187 @@ pub enum StartError {
 }
 
 /// Starts everything. Must be called inside a tokio runtime.
-pub fn start(config: &Config, tasks: &mut Tasks, clock: Clock) -> Result<Pipeline, StartError> {
+pub async fn start(
+    config: &Config,
+    state: Option<&Arc<StateDir>>,
+    tasks: &mut Tasks,
+    clock: Clock,
+) -> Result<Pipeline, StartError> {
     let index = Arc::new(Index::new());
     let writer_count = usize::try_from(config.index.writer_count).unwrap_or(1);
     let writer_count = NonZeroUsize::new(writer_count).unwrap_or(NonZeroUsize::MIN);
     let writers = Arc::new(IndexWriters::start(&index, writer_count)?);
-    let mut fleet = Fleet::new(usize::try_from(config.limits.events_queue).unwrap_or(1));
-    let outputs = Outputs {
-        index: Arc::clone(&index),
-        writers: Arc::clone(&writers),
-        events: fleet.events_sender(),
-        clock,
+    let fleet = Arc::new(Fleet::new(usize::try_from(config.limits.events_queue).unwrap_or(1)));
+    let bus: SharedBus = match &config.bus {
+        BusConfig::Embedded => Arc::new(Embedded::new(fleet.events_sender())),
+        BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
     };
-    let bus = Buses::start(config, tasks, &outputs)?;
-    let mut sources = Vec::with_capacity(config.sources.len());
+    let pipeline = Pipeline { fleet, index, writers, sources: Arc::default(), bus, clock };
+    let terms = Terms { config, state, floor: Epoch(0) };
     for source in &config.sources {
+        pipeline.open(source, terms, tasks).await?;
+    }
+    Ok(pipeline)
+}
+
+/// What a replica is opened under.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
+    /// The configuration as a whole.
+    pub config: &'a Config,
+    /// Where views are kept.
+    pub state: Option<&'a Arc<StateDir>>,
+    /// Its lives are named above this one, whatever is kept.
+    pub floor: Epoch,
+}
+
+impl Pipeline {
+    /// Begins to read one replica, with the view that was kept of it, if there is one.
+    pub async fn open(
+        &self,
+        source: &SourceConfig,
+        terms: Terms<'_>,
+        tasks: &mut Tasks,
+    ) -> Result<(), StartError> {
+        let Terms { config, state, floor } = terms;
         let key = source.replica.key();
         let opened = registry::open(source, config)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
-        sources.push(SourceMetrics::register(&key, opened.counters));
-        let mut settings = Settings::new(opened.source.capabilities(), clock.unix_ms_of(Tick(0)));
+        let fold = fold(source, &opened);
+        let mut kept = match state {
+            Some(state) => kept(state, source, &opened, &fold).await,
+            None => Kept::default(),
+        };
+        kept.floor = kept.floor.max(floor);
+        let mut settings =
+            Settings::new(opened.source.capabilities(), self.clock.unix_ms_of(Tick(0)));
         settings.jitter_seed = jitter_seed(&source.replica);
         settings.limits = recovery_limits(&config.recovery);
+        settings.epoch_floor = floor;
+        let (recovery, view) = restore(&key, settings, kept);
         let (commands_tx, commands) =
             mpsc::channel(usize::try_from(limits::COMMAND_QUEUE).unwrap_or(1));
         let (status, status_rx) = watch::channel(ReplicaStatus::starting());
         let replica = Arc::new(source.replica.clone());
         let signs = Arc::new(Signs::default());
+        self.bus.prepare(&source.replica, tasks)?;
         let parts = DriverParts {
             blocks_max: config.view.blocks_max(source.pool_blocks),
             signs: Arc::clone(&signs),
             replica: Arc::clone(&replica),
             engine: source.engine.clone(),
             source: opened.source,
-            recovery: Recovery::new(settings),
+            recovery,
             view: opened.view,
+            kept: view,
+            fold,
             commands,
             status,
-            log: bus.log(&replica, &source.engine),
+            log: self.log(source),
         };
-        let driver = Driver::new(parts, outputs.clone());
-        tasks.spawn(format!("driver {key}"), driver.run(tasks.stop_token()));
+        let driver = Driver::new(parts, self.outputs());
+        let stop = tasks.stop_token().child_token();
+        tasks.spawn_until(format!("driver {key}"), stop.clone(), driver.run(stop.clone()));
+        let metrics = SourceMetrics::register(&key, opened.counters);
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).push((key.clone(), metrics));
         let handle = ReplicaHandle {
             replica,
             status: status_rx,
             commands: commands_tx,
             signs,
             pool_blocks: source.pool_blocks,
+            stop,
         };
-        fleet.add(key, handle);
+        self.fleet.add(key, handle);
+        Ok(())
     }
-    Ok(Pipeline {
-        fleet: Arc::new(fleet),
-        index,
-        writers,
-        sources: Arc::new(sources),
-        bus: bus.shared,
-        clock,
+
+    /// Its log, on a bus that is kept beyond this process.
+    fn log(&self, source: &SourceConfig) -> Option<LogWriter> {
+        let (bridge, full) = self.bus.keeps()?;
+        let (replica, key) = (&source.replica, source.replica.key());
+        // A kept view goes on under its old epoch, so ids of resets must differ from those that an
+        // earlier log of this bridge gave.
+        let bridge = Arc::from(format!("{bridge}-{:x}", Clock::unix_ms()));
+        let lane = Lane::new(replica.clone(), source.engine.clone(), bridge);
+        let metrics = BusLogMetrics::register(&key);
+        Some(LogWriter::new(lane, self.bus.writer(&key)?, full, metrics))
+    }
+
+    /// Reads a replica no more and forgets its view. Returns when its source is closed.
+    pub async fn close(&self, key: &ReplicaKey) {
+        let Some(handle) = self.fleet.remove(key) else { return };
+        handle.stop.cancel();
+        handle.commands.closed().await;
+        self.index.drop_replica(self.index.register(Replica::clone(&handle.replica)));
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.retain(|(of, _)| of != key);
+    }
+
+    fn outputs(&self) -> Outputs {
+        Outputs {
+            index: Arc::clone(&self.index),
+            writers: Arc::clone(&self.writers),
+            events: self.fleet.events_sender(),
+            clock: self.clock,
+        }
+    }
+}
+
+/// Everything that a view depends on beside the events: another text, another view.
+fn fold(source: &SourceConfig, opened: &Opened) -> String {
+    let view = opened.view;
+    let replay = source.replay.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+    format!(
+        "fold {FOLD_VERSION}, engine {}, projection {:?}, removal {:?}, orphans_max {}, \
+         ignore_tags {:?}, from {} bind {} topic {:?}, replay {replay}",
+        source.engine.as_str(),
+        view.projection,
+        view.removal,
+        view.orphans_max,
+        source.ignore_tags,
+        source.endpoint,
+        source.bind,
+        source.topic,
+    )
+}
+
+async fn kept(state: &Arc<StateDir>, source: &SourceConfig, opened: &Opened, fold: &str) -> Kept {
+    let (state, replica) = (Arc::clone(state), source.replica.clone());
+    let (view, fold) = (opened.view, fold.to_owned());
+    // A large view takes seconds to read.
+    let read = tokio::task::spawn_blocking(move || {
+        state.load(Wanted { replica: &replica, fold: &fold, view })
+    });
+    read.await.unwrap_or_else(|error| {
+        warn!(%error, "checkpoint reader failed");
+        Kept::default()
     })
 }
 
-/// The bus of the configuration, and what its logs are made with.
-struct Buses {
-    shared: SharedBus,
-    /// How logs are kept; `None` for a bus that ends with the process.
-    kept: Option<(Arc<str>, SpoolFull)>,
-}
-
-impl Buses {
-    fn start(config: &Config, tasks: &mut Tasks, outputs: &Outputs) -> Result<Buses, StartError> {
-        let BusConfig::Nats(nats) = &config.bus else {
-            let shared = Arc::new(Embedded::new(outputs.events.clone()));
-            return Ok(Buses { shared, kept: None });
-        };
-        let replicas = config.sources.iter().map(|source| &source.replica);
-        let bus = NatsBus::start(nats, replicas, tasks)?;
-        let kept = Some((bus.bridge(), nats.spool_full));
-        Ok(Buses { shared: Arc::new(bus), kept })
+/// The machine of a replica, with the kept view if that can be gone on with.
+fn restore(key: &ReplicaKey, mut settings: Settings, kept: Kept) -> (Recovery, Option<View>) {
+    let Kept { floor, view, mut fault } = kept;
+    if let Some((checkpoint, view)) = view {
+        let cursor = checkpoint.cursor;
+        match Recovery::restored(settings.clone(), checkpoint) {
+            Ok(recovery) => {
+                telemetry::checkpoint_loaded("restored");
+                info!(replica = %key, epoch = %cursor.epoch, next_seq = %cursor.next_seq, "restored");
+                return (recovery, Some(view));
+            }
+            Err(error) => fault = Some(error.into()),
+        }
     }
-
-    fn log(&self, replica: &Replica, engine: &EngineKind) -> Option<LogWriter> {
-        let (bridge, full) = self.kept.as_ref()?;
-        let key = replica.key();
-        let lane = Lane::new(replica.clone(), engine.clone(), Arc::clone(bridge));
-        let metrics = BusLogMetrics::register(&key);
-        Some(LogWriter::new(lane, self.shared.writer(&key)?, *full, metrics))
+    if let Some(fault) = fault {
+        let word = fault.word();
+        telemetry::checkpoint_loaded(word);
+        warn!(replica = %key, reason = word, error = %fault, %floor, "checkpoint not used");
+    } else if floor > Epoch(0) {
+        telemetry::checkpoint_loaded("floor_only");
     }
+    settings.epoch_floor = floor;
+    (Recovery::new(settings), None)
 }
 
 /// Any number that differs between replicas and is the same at every start.

@@ -107,6 +107,33 @@ pub enum TrustReason {
 }
 
 impl TrustReason {
+    /// Every reason.
+    pub const ALL: [TrustReason; 18] = [
+        TrustReason::Contiguous,
+        TrustReason::JoinedLate,
+        TrustReason::Joining,
+        TrustReason::Detached,
+        TrustReason::Verifying,
+        TrustReason::GapOpen,
+        TrustReason::Snapshotting,
+        TrustReason::HistoryLost,
+        TrustReason::NewEpoch,
+        TrustReason::Unproven,
+        TrustReason::TwoPublishers,
+        TrustReason::StoreUndecodable,
+        TrustReason::RemovalUndecodable,
+        TrustReason::Anomaly,
+        TrustReason::ParkingOverflow,
+        TrustReason::PartialSnapshot,
+        TrustReason::Flushed,
+        TrustReason::OverLimit,
+    ];
+
+    /// The reason of that word.
+    pub fn from_name(name: &str) -> Option<TrustReason> {
+        TrustReason::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+
     /// The word on the wire.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -30,6 +30,7 @@
 mod action;
 mod arrival;
 mod asking;
+mod checkpoint;
 mod epoch;
 mod fact;
 mod held;
@@ -54,6 +55,7 @@ use kvbridge_adapters_api::{Attempt, SourceEvent};
 use kvbridge_schemas::{Cursor, Digest, Epoch, Seq, TierTrust};
 
 pub use action::{Action, ClearReason, TrustReason};
+pub use checkpoint::{Checkpoint, CheckpointFault};
 pub use fact::Fact;
 pub use input::{Finding, Input, Tick};
 pub use phase::PhaseKind;

@@ -63,11 +63,16 @@ impl Recovery {
             Phase::Replaying(_) => none(self.doubt),
             Phase::Snapshotting(_) => none(TrustReason::Snapshotting),
             Phase::Live(_) | Phase::Partial(_) if self.lapsed => none(TrustReason::Unproven),
-            Phase::Live(_) | Phase::Partial(_) if self.cap.removals => {
-                none(TrustReason::RemovalUndecodable)
-            }
-            Phase::Live(_) | Phase::Partial(_) => self.derive_settled(),
+            Phase::Live(_) | Phase::Partial(_) => self.derive_proven(),
         }
+    }
+
+    /// What may be believed of a view whose life is proven.
+    pub(super) fn derive_proven(&self) -> (TierTrust, TrustReason) {
+        if self.cap.removals {
+            return (TierTrust::default(), TrustReason::RemovalUndecodable);
+        }
+        self.derive_settled()
     }
 
     fn derive_settled(&self) -> (TierTrust, TrustReason) {

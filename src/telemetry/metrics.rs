@@ -81,6 +81,9 @@ fn describe() {
         ),
         (name::SOURCE_REPLAYS, "replay requests started"),
         (name::SOURCE_REPLAYS_FAILED, "replays that ended without an end marker"),
+        (name::CHECKPOINTS_WRITTEN, "checkpoints written"),
+        (name::CHECKPOINTS_FAILED, "checkpoints that could not be written"),
+        (name::CHECKPOINTS_LOADED, "checkpoint files found at a start"),
         (name::MATCHES, "match requests"),
         (name::EVENTS_LAGGED, "envelopes that slow readers of events missed"),
         (name::HTTP_REFUSED, "connections closed because there were too many"),
@@ -114,7 +117,7 @@ fn describe() {
         Unit::Seconds,
         "time since the view last changed or was proven"
     );
-    for metric in [name::RESYNC_DURATION, name::MATCH_DURATION] {
+    for metric in [name::RESYNC_DURATION, name::MATCH_DURATION, name::CHECKPOINT_DURATION] {
         metrics::describe_histogram!(metric, Unit::Seconds, "duration");
     }
 }

@@ -4,6 +4,7 @@
 //! the configuration; every other label is a closed set of words.
 
 mod bus;
+mod checkpoints;
 mod facts;
 pub mod label;
 mod log;
@@ -12,6 +13,7 @@ pub mod name;
 mod sources;
 
 pub use bus::{BusLogMetrics, BusMetrics};
+pub use checkpoints::{CheckpointMetrics, checkpoint_loaded};
 pub use facts::FactLog;
 pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{

@@ -40,6 +40,14 @@ pub const SOURCE_CONNECT_FAILED: &str = "kvbridge_source_connection_failures_tot
 pub const SOURCE_REPLAYS: &str = "kvbridge_source_replays_total";
 /// Replays that ended without an end marker.
 pub const SOURCE_REPLAYS_FAILED: &str = "kvbridge_source_replay_failures_total";
+/// Checkpoints written.
+pub const CHECKPOINTS_WRITTEN: &str = "kvbridge_checkpoints_written_total";
+/// Checkpoints that could not be written.
+pub const CHECKPOINTS_FAILED: &str = "kvbridge_checkpoint_failures_total";
+/// Time from a copy of the view to the file in its place.
+pub const CHECKPOINT_DURATION: &str = "kvbridge_checkpoint_duration_seconds";
+/// Files found at a start, by what came of them.
+pub const CHECKPOINTS_LOADED: &str = "kvbridge_checkpoints_loaded_total";
 /// Index updates that wait.
 pub const INDEX_QUEUE: &str = "kvbridge_index_queue_updates";
 /// Match requests by outcome.

@@ -42,6 +42,15 @@ impl View {
         })
     }
 
+    /// How many [`View::records`] there are.
+    pub fn record_count(&self) -> u64 {
+        let counts = self.blocks.values().map(|block| {
+            let places = block.links.iter().count().max(1);
+            u64::try_from(block.copies.iter().count() * places).unwrap_or(u64::MAX)
+        });
+        counts.sum()
+    }
+
     /// All [`View::records`].
     pub fn snapshot(&self) -> Vec<SnapshotRecord> {
         self.records().collect()

@@ -167,3 +167,15 @@ fn a_closed_pipe_is_a_success() {
     );
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn completions_and_the_version_are_printed() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, out) = Running::start(kvbridge().args(["completions", shell])).end(None);
+        assert_eq!(code, 0);
+        assert!(out.contains("check-config"), "{shell}");
+    }
+    let (code, out) = Running::start(kvbridge().arg("--version")).end(None);
+    assert_eq!(code, 0);
+    assert!(out.starts_with(concat!("kvbridge ", env!("CARGO_PKG_VERSION"))), "{out}");
+}

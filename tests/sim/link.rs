@@ -42,6 +42,13 @@ impl LiveLink {
         self.reattach_at = Some(now + back_after);
     }
 
+    /// The subscriber's process ends; nobody is left to be told.
+    pub(crate) fn end(&mut self, now: u64, back_after: u64) {
+        self.queue.clear();
+        self.attached = false;
+        self.reattach_at = Some(now + back_after);
+    }
+
     /// A reconnect nobody sees: so many frames are lost, nothing is said.
     pub(crate) fn hidden_reconnect(&mut self, lost: u64) {
         self.queue.retain(|(_, event)| !matches!(event, SourceEvent::Live(_)));
@@ -148,6 +155,11 @@ impl AnswerLink {
 
     pub(crate) fn push(&mut self, at: u64, attempt: Attempt, part: AnswerPart) {
         self.queue.push_back((at, attempt, part));
+    }
+
+    /// Whoever asked is gone.
+    pub(crate) fn forget(&mut self) {
+        self.queue.clear();
     }
 
     pub(crate) fn due(&mut self, now: u64) -> Option<SourceEvent> {

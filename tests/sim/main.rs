@@ -9,6 +9,7 @@ mod engine;
 mod faults;
 mod invariants;
 mod link;
+mod restart;
 mod rng;
 mod witness;
 mod world;

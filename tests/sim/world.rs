@@ -19,6 +19,7 @@ use crate::{
     faults::Faults,
     invariants::Violation,
     link::{AnswerLink, LiveLink},
+    restart::Disk,
     rng::Rng,
     witness::Witness,
 };
@@ -66,6 +67,8 @@ pub(crate) struct World {
     /// History was given up for lost in this life, by a fault of the answer link.
     pub(crate) gave_up: bool,
     pub(crate) faults_hit: u64,
+    pub(crate) settings: Settings,
+    pub(crate) disk: Disk,
     live: LiveLink,
     answers: AnswerLink,
     shadows: VecDeque<(Attempt, View)>,
@@ -92,7 +95,9 @@ impl World {
         World {
             now: 0,
             engine,
-            recovery: Recovery::new(settings),
+            recovery: Recovery::new(settings.clone()),
+            settings,
+            disk: Disk::new(seed),
             view: View::new(view_settings()),
             trust: TierTrust::default(),
             reason: TrustReason::Detached,
@@ -143,6 +148,7 @@ impl World {
     fn tick(&mut self) -> Result<(), Violation> {
         self.now += STEP_MS;
         self.engine_turn();
+        self.process_turn(self.faults.process_restart);
         if self.live.reattach_at.is_some_and(|at| at <= self.now) {
             self.live.attach(self.now, &self.faults.clone(), &mut self.rng);
         }
@@ -322,6 +328,18 @@ impl World {
         }
     }
 
+    /// Nothing that was asked before is answered to a process that did not ask.
+    pub(crate) fn forget_answers(&mut self) {
+        self.answers.forget();
+        self.shadows.clear();
+        self.unreadable.clear();
+    }
+
+    /// The process is away from its live stream.
+    pub(crate) fn end_live(&mut self, back_after: u64) {
+        self.live.end(self.now, back_after);
+    }
+
     fn serve_snapshot(&mut self, attempt: Attempt) {
         let at = self.now + 2 + self.rng.below(30);
         if self.rng.hit(self.faults.busy) {
@@ -391,7 +409,7 @@ fn install(state: &Residency, groups: u32) -> View {
     View::install(view_settings(), records.collect::<Vec<_>>()).expect("the model's state installs")
 }
 
-fn view_settings() -> ViewSettings {
+pub(crate) fn view_settings() -> ViewSettings {
     ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10_000 }
 }
 

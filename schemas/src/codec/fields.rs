@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt};
 use serde::{Deserialize, Deserializer, de::Visitor, forward_to_deserialize_any};
 use serde_json::Value;
 
-use super::{envelope, event, leaf, snapshot};
+use super::{envelope, event, leaf, snapshot, state};
 
 /// A deserializer that reads nothing: it fails with the fields that a structure asks for.
 struct Ask;
@@ -81,6 +81,8 @@ fn schema_and_codec_know_the_same_fields() {
     assert_eq!(schema_fields(&["other_tier"]), codec_fields::<leaf::OtherTierIn>());
     assert_eq!(schema_fields(&["extra_bytes"]), codec_fields::<leaf::ExtraBytesIn>());
     assert_eq!(schema_fields(&["snapshot_header"]), codec_fields::<snapshot::HeaderIn>());
+    assert_eq!(schema_fields(&["snapshot_state"]), codec_fields::<state::StateIn>());
+    assert_eq!(schema_fields(&["batch_digest"]), codec_fields::<state::BatchDigestIn>());
     assert_eq!(schema_fields(&["snapshot_record"]), codec_fields::<snapshot::RecordIn>());
     assert_eq!(schema_fields(&["status"]), codec_fields::<snapshot::StatusIn>());
 }

@@ -34,3 +34,9 @@ pub const TIERS_MAX: usize = 64;
 
 /// Records of one snapshot chunk: beyond this a chunk no longer fits a bus message.
 pub const RECORDS_MAX: usize = 262_144;
+
+/// Digests of the newest batches in one snapshot header: sixteen times the ring that bridges keep.
+pub const DIGESTS_MAX: usize = 65_536;
+
+/// Names of ended lives in one snapshot header; bridges keep sixteen.
+pub const LIVES_MAX: usize = 1_024;

@@ -19,6 +19,7 @@ mod fields;
 mod leaf;
 mod limits;
 mod snapshot;
+mod state;
 mod wire;
 
 use std::io::Cursor;
@@ -30,8 +31,8 @@ use crate::{Envelope, SCHEMA_VERSION, SnapshotHeader, SnapshotRecord, Status};
 
 pub use error::{CodecError, Fault, Position};
 pub use limits::{
-    DEPTH_MAX, EVENTS_MAX, EXTRA_KEYS_MAX, HASHES_MAX, ITEMS_MAX, JSON_BYTES_MAX,
-    PAYLOAD_BYTES_MAX, RECORDS_MAX, TIERS_MAX, TOKENS_MAX,
+    DEPTH_MAX, DIGESTS_MAX, EVENTS_MAX, EXTRA_KEYS_MAX, HASHES_MAX, ITEMS_MAX, JSON_BYTES_MAX,
+    LIVES_MAX, PAYLOAD_BYTES_MAX, RECORDS_MAX, TIERS_MAX, TOKENS_MAX,
 };
 
 /// What can be a message of its own: an envelope, a snapshot's header, record or chunk of records,

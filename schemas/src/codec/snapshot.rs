@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     BlockHash, BusSeq, Digest, Epoch, Group, Parent, Replica, SCHEMA_VERSION, Seq, SnapshotHeader,
-    SnapshotRecord, Status, Tier, Trust,
+    SnapshotRecord, SnapshotState, Status, Tier, Trust,
 };
 
 // === header ===
@@ -27,6 +27,7 @@ pub(super) struct HeaderIn {
     last_digest: Option<Got<Digest>>,
     trust: Option<Got<Trust>>,
     block_count: Option<u64>,
+    state: Option<Got<SnapshotState>>,
 }
 
 impl HeaderIn {
@@ -41,6 +42,7 @@ impl HeaderIn {
             last_digest: opt(self.last_digest)?,
             trust: need(self.trust, of, "trust")?.0?,
             block_count: need(self.block_count, of, "block_count")?,
+            state: opt(self.state)?,
         })
     }
 }
@@ -57,6 +59,8 @@ struct HeaderOut<'a> {
     last_digest: Option<Put<'a, Digest>>,
     trust: Put<'a, Trust>,
     block_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<Put<'a, SnapshotState>>,
 }
 
 impl Wire for SnapshotHeader {
@@ -74,6 +78,7 @@ impl Wire for SnapshotHeader {
             last_digest: self.last_digest.as_ref().map(|digest| Put(digest, show)),
             trust: Put(&self.trust, show),
             block_count: self.block_count,
+            state: self.state.as_ref().map(|state| Put(state, show)),
         }
         .serialize(to)
     }

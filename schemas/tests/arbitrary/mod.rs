@@ -7,8 +7,8 @@
 use kvbridge_schemas::{
     BlockHash, BusSeq, ClearCause, Cleared, Digest, Engine, EngineKind, Envelope, Epoch, Event,
     ExtraKey, Group, GroupKind, HashInfo, HashScheme, Moved, Parent, Place, Removed, Replica,
-    Reset, Scope, Seq, SnapshotHeader, SnapshotRecord, Status, Stored, StoredBlock, Tier, Tokens,
-    Trust,
+    Reset, Scope, Seq, SnapshotHeader, SnapshotRecord, SnapshotState, Status, Stored, StoredBlock,
+    Tier, Tokens, Trust,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -119,10 +119,13 @@ fn stored() -> impl Strategy<Value = Stored> {
     })
 }
 
+fn scope() -> impl Strategy<Value = Scope> {
+    prop_oneof![Just(Scope::All), vec(tier(), 0..4).prop_map(Scope::Tiers)]
+}
+
 fn cleared() -> impl Strategy<Value = Cleared> {
-    let scope = prop_oneof![Just(Scope::All), vec(tier(), 0..4).prop_map(Scope::Tiers)];
     let cause = prop_oneof![Just(ClearCause::Engine), Just(ClearCause::Repair)];
-    (scope, cause).prop_map(|(scope, cause)| Cleared { scope, cause })
+    (scope(), cause).prop_map(|(scope, cause)| Cleared { scope, cause })
 }
 
 fn unknown() -> impl Strategy<Value = Event> {
@@ -171,15 +174,44 @@ pub(crate) fn envelope() -> impl Strategy<Value = Envelope> {
 
 pub(crate) fn header() -> impl Strategy<Value = SnapshotHeader> {
     let numbers = any::<[u64; 3]>();
-    (replica(), numbers, option::of(any::<u64>()), option::of(digest()), trust()).prop_map(
-        |(replica, [epoch, resume_seq, block_count], bus_seq, last_digest, trust)| SnapshotHeader {
-            replica,
-            epoch: Epoch(epoch),
-            resume_seq: Seq(resume_seq),
-            bus_seq: bus_seq.map(BusSeq),
-            last_digest,
-            trust,
-            block_count,
+    let optional = (option::of(any::<u64>()), option::of(digest()), option::of(state()));
+    (replica(), numbers, optional, trust()).prop_map(
+        |(replica, [epoch, resume_seq, block_count], (bus_seq, last_digest, state), trust)| {
+            SnapshotHeader {
+                replica,
+                epoch: Epoch(epoch),
+                resume_seq: Seq(resume_seq),
+                bus_seq: bus_seq.map(BusSeq),
+                last_digest,
+                trust,
+                block_count,
+                state,
+            }
+        },
+    )
+}
+
+fn state() -> impl Strategy<Value = SnapshotState> {
+    let words = (word(), word(), option::of(word()), option::of(word()), vec(word(), 0..3));
+    let seqs = (any::<u64>(), option::of(any::<u64>()));
+    let digests = vec((any::<u64>().prop_map(Seq), digest()), 0..4);
+    (trust(), words, option::of(scope()), any::<[bool; 2]>(), seqs, digests).prop_map(
+        |(host, words, proven, [removals_lost, confirmed], (audit_from, highest), digests)| {
+            let (reason, settings, stores_lost, incarnation, closed) = words;
+            SnapshotState {
+                host,
+                reason,
+                proven,
+                stores_lost,
+                removals_lost,
+                audit_from: Seq(audit_from),
+                highest_live: highest.map(Seq),
+                confirmed,
+                incarnation,
+                closed,
+                settings,
+                digests,
+            }
         },
     )
 }

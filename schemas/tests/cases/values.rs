@@ -3,8 +3,8 @@
 use kvbridge_schemas::{
     BlockHash, BusSeq, ClearCause, Cleared, Digest, Engine, EngineKind, Envelope, Epoch, Event,
     ExtraKey, Group, GroupKind, HashInfo, HashScheme, Moved, Parent, Place, Removed, Replica,
-    Reset, Scope, Seq, SnapshotHeader, SnapshotRecord, Status, Stored, StoredBlock, Tier, Tokens,
-    Trust, content_hash, digest,
+    Reset, Scope, Seq, SnapshotHeader, SnapshotRecord, SnapshotState, Status, Stored, StoredBlock,
+    Tier, Tokens, Trust, content_hash, digest,
 };
 
 use super::{AnyMessage, Case};
@@ -299,6 +299,37 @@ fn full_record() -> SnapshotRecord {
     }
 }
 
+fn state() -> SnapshotState {
+    SnapshotState {
+        host: Trust::LowerBound,
+        reason: "flushed".into(),
+        proven: Some(Scope::Tiers(vec![Tier::Device])),
+        stores_lost: Some("anomaly".into()),
+        removals_lost: true,
+        audit_from: Seq(3),
+        highest_live: Some(Seq(17)),
+        confirmed: true,
+        incarnation: Some("b7".into()),
+        closed: vec!["a1".into(), "a2".into()],
+        settings: "vllm last8".into(),
+        digests: vec![(Seq(16), digest(b"sixteen")), (Seq(17), digest(b"golden"))],
+    }
+}
+
+fn bare_state() -> SnapshotState {
+    SnapshotState {
+        proven: None,
+        stores_lost: None,
+        removals_lost: false,
+        highest_live: None,
+        confirmed: false,
+        incarnation: None,
+        closed: Vec::new(),
+        digests: Vec::new(),
+        ..state()
+    }
+}
+
 fn snapshots() -> Vec<(&'static str, AnyMessage)> {
     let header = SnapshotHeader {
         replica: replica(),
@@ -308,7 +339,10 @@ fn snapshots() -> Vec<(&'static str, AnyMessage)> {
         last_digest: Some(digest(b"golden")),
         trust: Trust::Exact,
         block_count: 3,
+        state: None,
     };
+    let with_state = SnapshotHeader { state: Some(state()), ..header.clone() };
+    let bare_state = SnapshotHeader { state: Some(bare_state()), ..header.clone() };
     let placed =
         SnapshotRecord { parent: Parent::Unknown, content: None, block_size: 0, ..record() };
     let status = Status {
@@ -339,6 +373,8 @@ fn snapshots() -> Vec<(&'static str, AnyMessage)> {
     vec![
         ("snapshot_header", AnyMessage::Header(header)),
         ("snapshot_header_without_bus", AnyMessage::Header(off_bus)),
+        ("snapshot_header_with_state", AnyMessage::Header(with_state)),
+        ("snapshot_header_with_bare_state", AnyMessage::Header(bare_state)),
         ("snapshot_record_every_field", AnyMessage::Record(full_record())),
         ("snapshot_chunk", AnyMessage::Chunk(vec![record(), full_record(), placed])),
         ("status", AnyMessage::Status(status)),

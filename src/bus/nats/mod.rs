@@ -10,8 +10,11 @@ mod spool;
 pub mod streams;
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::AtomicU64, atomic::Ordering},
+    collections::{BTreeMap, btree_map::Entry},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use kvbridge_schemas::{Replica, ReplicaKey};
@@ -27,13 +30,20 @@ use self::{
     spool::{Spool, SpoolWriter},
 };
 use super::{Bus, BusState, Standing, Writer};
-use crate::{clock::Clock, config::NatsConfig, pipeline::Tasks, telemetry::BusMetrics};
+use crate::{
+    clock::Clock,
+    config::{NatsConfig, SpoolFull},
+    pipeline::Tasks,
+    telemetry::BusMetrics,
+};
 
 /// JetStream as a bus.
 pub struct NatsBus {
+    config: NatsConfig,
     plan: Plan,
     bridge: Arc<str>,
-    streams: BTreeMap<String, OneStream>,
+    /// Those of the replicas so far. None is ever taken away: what waits in it must still be sent.
+    streams: Mutex<BTreeMap<String, OneStream>>,
 }
 
 struct OneStream {
@@ -48,39 +58,56 @@ struct OneStream {
 pub struct BusStartError(#[from] std::io::Error);
 
 impl NatsBus {
+    /// A bus without streams.
+    pub fn new(config: &NatsConfig) -> NatsBus {
+        let bridge = config.bridge.clone().unwrap_or_else(made_up_name);
+        NatsBus {
+            config: config.clone(),
+            plan: Plan::new(&config.streams),
+            bridge: Arc::from(bridge),
+            streams: Mutex::default(),
+        }
+    }
+
     /// Starts a publisher for each stream that the replicas need. It connects by itself, for ever.
     pub fn start<'a>(
         config: &NatsConfig,
         replicas: impl Iterator<Item = &'a Replica>,
         tasks: &mut Tasks,
     ) -> Result<NatsBus, BusStartError> {
-        let plan = Plan::new(&config.streams);
-        let bridge: Arc<str> = Arc::from(config.bridge.clone().unwrap_or_else(made_up_name));
-        let mut streams = BTreeMap::new();
-        for name in plan.names(replicas) {
-            let metrics = Arc::new(BusMetrics::register(&name));
-            let (spool, queue) = Spool::new(config.spool_bytes_max);
-            let (standing_tx, standing) =
-                watch::channel(Standing { state: BusState::Connecting, detail: String::new() });
-            let publisher = Publisher {
-                config: config.clone(),
-                wanted: plan.wanted(&name),
-                queue,
-                standing: standing_tx,
-                metrics: Arc::clone(&metrics),
-            };
-            let (ended_tx, ended) = oneshot::channel();
-            let stop = tasks.stop_token();
-            spawn(&name, publisher, stop, ended_tx)?;
-            let task = name.clone();
-            tasks.spawn(format!("bus {name}"), async move {
-                if ended.await.is_err() {
-                    error!(stream = %task, "bus thread failed");
-                }
-            });
-            streams.insert(name, OneStream { spool, standing, metrics });
+        let bus = NatsBus::new(config);
+        for replica in replicas {
+            bus.prepare(replica, tasks)?;
         }
-        Ok(NatsBus { plan, bridge, streams })
+        Ok(bus)
+    }
+
+    fn open(&self, name: &str, tasks: &mut Tasks) -> Result<OneStream, BusStartError> {
+        let metrics = Arc::new(BusMetrics::register(name));
+        let (spool, queue) = Spool::new(self.config.spool_bytes_max);
+        let (standing_tx, standing) =
+            watch::channel(Standing { state: BusState::Connecting, detail: String::new() });
+        let publisher = Publisher {
+            config: self.config.clone(),
+            wanted: self.plan.wanted(name),
+            queue,
+            standing: standing_tx,
+            metrics: Arc::clone(&metrics),
+        };
+        let (ended_tx, ended) = oneshot::channel();
+        spawn(name, publisher, tasks.stop_token(), ended_tx)?;
+        let task = name.to_owned();
+        tasks.spawn(format!("bus {name}"), async move {
+            if ended.await.is_err() {
+                error!(stream = %task, "bus thread failed");
+            }
+        });
+        Ok(OneStream { spool, standing, metrics })
+    }
+
+    fn streams(&self) -> MutexGuard<'_, BTreeMap<String, OneStream>> {
+        // Single inserts: nothing in them can panic half-way.
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This bridge's name in the ids of resets.
@@ -89,8 +116,10 @@ impl NatsBus {
     }
 
     /// How each stream stands.
-    pub fn standings(&self) -> impl Iterator<Item = (&str, Standing)> {
-        self.streams.iter().map(|(name, stream)| (name.as_str(), stream.standing.borrow().clone()))
+    pub fn standings(&self) -> Vec<(String, Standing)> {
+        let streams = self.streams();
+        let of = streams.iter().map(|(name, it)| (name.clone(), it.standing.borrow().clone()));
+        of.collect()
     }
 }
 
@@ -121,20 +150,32 @@ impl Bus for NatsBus {
     }
 
     fn standing(&self) -> Standing {
-        let worst = self.standings().max_by_key(|(_, standing)| standing.state);
+        let worst = self.standings().into_iter().max_by_key(|(_, standing)| standing.state);
         worst.map_or(Standing { state: BusState::Ready, detail: String::new() }, |(_, s)| s)
+    }
+
+    fn prepare(&self, replica: &Replica, tasks: &mut Tasks) -> Result<(), BusStartError> {
+        let name = self.plan.name_of(replica);
+        if let Entry::Vacant(vacant) = self.streams().entry(name) {
+            let stream = self.open(vacant.key(), tasks)?;
+            vacant.insert(stream);
+        }
+        Ok(())
+    }
+
+    fn keeps(&self) -> Option<(Arc<str>, SpoolFull)> {
+        Some((self.bridge(), self.config.spool_full))
     }
 
     fn writer(&self, key: &ReplicaKey) -> Option<Box<dyn Writer>> {
         let replica = ReplicaKey::parse(key.as_str()).ok()?;
-        let stream = self.streams.get(&self.plan.name_of(&replica))?;
+        let spool = self.streams().get(&self.plan.name_of(&replica))?.spool.clone();
         let subject = self.plan.subject_of(&replica);
-        let bridge = Arc::clone(&self.bridge);
-        Some(Box::new(SpoolWriter::new(stream.spool.clone(), subject, bridge)))
+        Some(Box::new(SpoolWriter::new(spool, subject, self.bridge())))
     }
 
     fn refresh_metrics(&self) {
-        for stream in self.streams.values() {
+        for stream in self.streams().values() {
             stream.metrics.spool(stream.spool.used_bytes());
         }
     }

@@ -6,7 +6,9 @@
 //! engine cleared) `live 5r` (a bridge cleared) `live 5@7` (epoch 7 on the wire) `live 5+3` (span
 //! 3) `live 5x` (reset told by a bridge, span 3) `live 5y` (the same with a snapshot object) ·
 //! `batch …` the same forms inside the open answer · `end` `failed` `truncated` `intro 20 barrier
-//! 20` (resume 20, 3 records) `intro 20` `records 3` `snapshot_end` `busy` `unavailable`.
+//! 20` (resume 20, 3 records) `intro 20` `records 3` `snapshot_end` `busy` `unavailable` · `save`
+//! (a checkpoint) `restart` (the process comes back with the last one) `forgetful` (… with nothing
+//! but its epoch).
 
 use std::fmt::Write as _;
 
@@ -19,7 +21,7 @@ use kvbridge_schemas::{
     Trust, digest,
 };
 
-use crate::recovery::{Action, Fact, Finding, Input, Recovery, Settings, Tick};
+use crate::recovery::{Action, Checkpoint, Fact, Finding, Input, Recovery, Settings, Tick};
 
 pub(super) fn vllm_like() -> Capabilities {
     Capabilities {
@@ -60,6 +62,8 @@ pub(super) fn with_snapshot() -> Capabilities {
 /// A machine, the time, and the attempt that is open.
 pub(super) struct Script {
     pub(super) recovery: Recovery,
+    pub(super) saved: Option<Checkpoint>,
+    settings: Settings,
     now: Tick,
     attempt: Attempt,
 }
@@ -71,7 +75,27 @@ impl Script {
         settings.limits.replay_interval_ms = 0;
         settings.limits.replay_interval_ms_max = 0;
         settings.limits.held_batches_max = 4;
-        Script { recovery: Recovery::new(settings), now: Tick(0), attempt: Attempt(0) }
+        Script {
+            recovery: Recovery::new(settings.clone()),
+            saved: None,
+            settings,
+            now: Tick(0),
+            attempt: Attempt(0),
+        }
+    }
+
+    /// The process ends and comes back; its clock may stand anywhere.
+    fn restart(&mut self, with_view: bool) {
+        let mut settings = self.settings.clone();
+        let saved = self.saved.clone().expect("`save` comes before `restart`");
+        self.recovery = if with_view {
+            Recovery::restored(settings, saved).expect("our own checkpoint")
+        } else {
+            settings.epoch_floor = saved.cursor.epoch;
+            Recovery::new(settings)
+        };
+        self.now = Tick(0);
+        self.attempt = Attempt(0);
     }
 
     /// Runs commands and says what the machine did, one line per action.
@@ -80,6 +104,10 @@ impl Script {
         for command in commands.split([';', '\n']).map(str::trim).filter(|c| !c.is_empty()) {
             if let Some(ms) = command.strip_prefix("wait ") {
                 self.wait(ms.parse().unwrap(), &mut said);
+            } else if command == "save" {
+                self.saved = self.recovery.checkpoint("script");
+            } else if command == "restart" || command == "forgetful" {
+                self.restart(command == "restart");
             } else {
                 let input = self.input(command);
                 self.step(input, &mut said);

@@ -1,0 +1,157 @@
+//! The running program between its start and its end: reloads, and the order in which things stop.
+
+use std::{sync::Arc, time::Duration};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{ConfigArgs, ConfigError, Environment, RunError};
+use crate::{
+    alarms::{Alarms, Watch},
+    checkpoint::{self, Keeper, StateDir},
+    clock::Clock,
+    config::{Config, Flags},
+    http::{self, Api, ApiParts, ReloadRequest, Security},
+    memory,
+    pipeline::{self, Pipeline, ReloadError, Reloaded, Tasks},
+    telemetry,
+};
+
+/// Everything that runs.
+pub(super) struct Service {
+    /// What runs, as far as it is configured.
+    config: Config,
+    pub(super) pipeline: Pipeline,
+    pub(super) tasks: Tasks,
+    pub(super) reloads: mpsc::Receiver<ReloadRequest>,
+    api: Api,
+    /// Cancelled first of all: the program is not ready any more.
+    draining: CancellationToken,
+    state: Option<Arc<StateDir>>,
+    keeper: Option<Arc<Keeper>>,
+    checkpoint_every: watch::Sender<Duration>,
+}
+
+/// Where the configuration came from, to read it again.
+pub(super) struct Origin<'a> {
+    pub(super) args: ConfigArgs,
+    pub(super) environment: &'a Environment,
+    pub(super) flags: Flags,
+}
+
+impl Origin<'_> {
+    pub(super) fn load(&self) -> Result<Config, ConfigError> {
+        self.args.load(self.environment, self.flags.clone())
+    }
+}
+
+impl Service {
+    /// Starts all tasks. The listener answers from here on.
+    pub(super) async fn start(
+        config: Config,
+        security: Security,
+        listener: TcpListener,
+        render: PrometheusHandle,
+    ) -> Result<Service, RunError> {
+        let state = config.state.dir.as_deref().map(StateDir::open).transpose()?.map(Arc::new);
+        let (mut tasks, clock) = (Tasks::new(), Clock::start());
+        let pipeline = pipeline::start(&config, state.as_ref(), &mut tasks, clock).await?;
+        let draining = CancellationToken::new();
+        let alarms = watch_over(&config, &pipeline, &mut tasks);
+        let api = Api::new(ApiParts {
+            pipeline: pipeline.clone(),
+            limits: config.limits.clone(),
+            body_deadline: config.http.body_deadline,
+            access: security.access,
+            alarms,
+            render: render.clone(),
+            stop: draining.clone(),
+        });
+        let reloads = api.reloads().unwrap_or_else(|| mpsc::channel(1).1);
+        let (router, stop) = (api.clone().router(), tasks.stop_token());
+        let service = http::Service::new(router, security.tls, config.http.clone(), stop);
+        tasks.spawn("http", service.serve(listener));
+        let stop = tasks.stop_token();
+        tasks.spawn("metrics upkeep", telemetry::upkeep(render, stop));
+        let (checkpoint_every, every) = watch::channel(config.state.interval);
+        let keeper = state.as_ref().map(|dir| {
+            let fleet = Arc::clone(&pipeline.fleet);
+            let keeper = Arc::new(Keeper::new(Arc::clone(dir), fleet, clock));
+            let stop = tasks.stop_token();
+            tasks.spawn("checkpoints", checkpoint::keep(Arc::clone(&keeper), every, stop));
+            keeper
+        });
+        Ok(Service {
+            config,
+            pipeline,
+            tasks,
+            reloads,
+            api,
+            draining,
+            state,
+            keeper,
+            checkpoint_every,
+        })
+    }
+
+    /// Reads the configuration again and touches what changed. What is wrong with it is logged.
+    pub(super) async fn reload(&mut self, origin: &Origin<'_>) -> Result<Reloaded, ReloadError> {
+        let reloaded = self.try_reload(origin).await;
+        if let Err(error) = &reloaded {
+            warn!(%error, "configuration not taken over");
+        }
+        reloaded
+    }
+
+    async fn try_reload(&mut self, origin: &Origin<'_>) -> Result<Reloaded, ReloadError> {
+        let wanted = origin.load().map_err(|error| match error {
+            ConfigError::Wrong(problems) => ReloadError::Wrong(problems),
+            error @ ConfigError::Unreadable { .. } => ReloadError::Unreadable(error.to_string()),
+        })?;
+        let Service { config, pipeline, tasks, state, .. } = self;
+        let reloaded = pipeline::reload(pipeline, state.as_ref(), config, wanted, tasks).await?;
+        self.api.apply(&self.config.limits);
+        self.checkpoint_every.send_replace(self.config.state.interval);
+        Ok(reloaded)
+    }
+
+    /// Ends in order: not ready, nothing more read, views kept, tasks joined.
+    pub(super) async fn end(self) {
+        let timeout = self.config.shutdown.timeout;
+        info!(?timeout, "stopping");
+        self.draining.cancel();
+        let clock = self.pipeline.clock;
+        let begun = clock.elapsed();
+        let kept = tokio::time::timeout(timeout, async {
+            tokio::time::sleep(self.config.shutdown.drain).await;
+            for (_, replica) in self.pipeline.fleet.replicas() {
+                replica.halt().await;
+            }
+            if let Some(keeper) = &self.keeper {
+                keeper.save_all().await;
+            }
+        });
+        if kept.await.is_err() {
+            warn!("checkpoints did not end in time");
+        }
+        let left = timeout.saturating_sub(clock.elapsed().saturating_sub(begun));
+        self.tasks.stop(left).await;
+        info!("stopped");
+    }
+}
+
+/// Starts the watch of alarms and the guard of memory.
+fn watch_over(config: &Config, pipeline: &Pipeline, tasks: &mut Tasks) -> Alarms {
+    let (watch, alarms) = Watch::new(Arc::clone(&pipeline.fleet), pipeline.clock);
+    let stop = tasks.stop_token();
+    tasks.spawn("alarms", watch.run(stop.clone()));
+    let limit = memory::limit_bytes(config.view.memory_max);
+    let guard = memory::guard(Arc::clone(&pipeline.fleet), pipeline.clock, limit, stop);
+    tasks.spawn("memory", guard);
+    alarms
+}

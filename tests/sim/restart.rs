@@ -1,0 +1,88 @@
+//! The process that holds machine and view ends, and comes back with what it kept a while ago.
+
+use std::collections::VecDeque;
+
+use kvbridge::{
+    recovery::{Checkpoint, Recovery, Settings, TrustReason},
+    schemas::{Epoch, TierTrust},
+    view::View,
+};
+
+use crate::{rng::Rng, world::World};
+
+/// Checkpoints that a restart may find, the oldest first.
+const KEPT_MAX: usize = 8;
+
+/// What is on the disk.
+pub(crate) struct Disk {
+    kept: VecDeque<Kept>,
+    /// Of its own, so that runs without this fault are the same as before it was there.
+    rng: Rng,
+}
+
+struct Kept {
+    checkpoint: Checkpoint,
+    view: View,
+    gave_up: bool,
+}
+
+impl Disk {
+    pub(crate) fn new(seed: u64) -> Disk {
+        Disk { kept: VecDeque::new(), rng: Rng::new(seed.rotate_left(17)) }
+    }
+}
+
+impl World {
+    /// Keeps, and sometimes ends and comes back.
+    pub(crate) fn process_turn(&mut self, rate: u64) {
+        if rate == 0 {
+            return;
+        }
+        if self.disk.rng.hit(1_000)
+            && let Some(checkpoint) = self.recovery.checkpoint("sim")
+        {
+            let kept = Kept { checkpoint, view: self.view.clone(), gave_up: self.gave_up };
+            self.disk.kept.push_back(kept);
+            if self.disk.kept.len() > KEPT_MAX {
+                self.disk.kept.pop_front();
+            }
+        }
+        if self.disk.rng.hit(rate) {
+            self.restart_process();
+        }
+    }
+
+    fn restart_process(&mut self) {
+        self.faults_hit += 1;
+        // How old the file is that was found; the newer ones were never written.
+        let count = self.disk.kept.len() as u64;
+        let keep = usize::try_from(self.disk.rng.below(count + 1)).unwrap();
+        self.disk.kept.truncate(keep);
+        let floor = self.disk.kept.back().map_or(Epoch(0), |kept| kept.checkpoint.cursor.epoch);
+        let usable = self.disk.rng.hit(8_000);
+        let settings: Settings = self.settings.clone();
+        match self.disk.kept.back().filter(|_| usable) {
+            Some(kept) => {
+                self.trace.push(format!(
+                    "{:>6} ---- process back at {:?} ----",
+                    self.now, kept.checkpoint.cursor
+                ));
+                self.view = kept.view.clone();
+                self.gave_up = kept.gave_up;
+                self.recovery =
+                    Recovery::restored(settings, kept.checkpoint.clone()).expect("our own");
+            }
+            None => {
+                self.trace.push(format!("{:>6} ---- process back empty ----", self.now));
+                self.view = View::new(crate::world::view_settings());
+                self.gave_up = false;
+                self.recovery = Recovery::new(Settings { epoch_floor: floor, ..settings });
+            }
+        }
+        self.trust = TierTrust::default();
+        self.reason = TrustReason::Detached;
+        self.forget_answers();
+        let back_after = 5 + self.disk.rng.below(300);
+        self.end_live(back_after);
+    }
+}
