@@ -1,4 +1,5 @@
-//! The format, read and written in a stream: neither side holds more than one chunk beside the view.
+//! The format, read and written in a stream: neither side holds more than one chunk beside the
+//! view.
 //!
 //! ```text
 //! "kvbckpt" version:u8
@@ -7,8 +8,8 @@
 //! 0:u32                   digest:16 of everything before
 //! ```
 //!
-//! Numbers are big-endian, digests XXH3-128. The header has a digest of its own, so that its epoch can
-//! be believed although the records behind it were damaged.
+//! Numbers are big-endian, digests XXH3-128. The header has a digest of its own, so that its epoch
+//! can be believed although the records behind it were damaged.
 
 use std::io::{self, Read, Write};
 

@@ -16,8 +16,8 @@ use crate::{
     telemetry::CheckpointMetrics,
 };
 
-/// How often replicas are looked at. An epoch that is younger than this may be lost in a crash; then
-/// the wall clock alone keeps names from coming again.
+/// How often replicas are looked at. An epoch that is younger than this may be lost in a crash;
+/// then the wall clock alone keeps names from coming again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Writes checkpoints, one at a time: there is never more than one copy of a view.

@@ -1,4 +1,5 @@
-//! Two proven configurations: what to touch in a running program, and what must wait for a new start.
+//! Two proven configurations: what to touch in a running program, and what must wait for a new
+//! start.
 
 use std::collections::BTreeMap;
 

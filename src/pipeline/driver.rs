@@ -153,7 +153,8 @@ impl Driver {
             inputs: VecDeque::new(),
         };
         if kept {
-            // Known to the index at once and believed by nobody: the trust that goes with it is none.
+            // Known to the index at once and believed by nobody: the trust that goes with it is
+            // none.
             let (links, published) = (driver.view.links().collect(), driver.published());
             driver.writes.push(IndexWrite::Replace { slot, links, published });
         }

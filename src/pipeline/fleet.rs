@@ -175,7 +175,8 @@ impl ReplicaHandle {
         cut.await.map_err(|_| AskError::Stopped)
     }
 
-    /// Stops the reading. Waits for a place among the commands; a task that has ended reads no more.
+    /// Stops the reading. Waits for a place among the commands; a task that has ended reads no
+    /// more.
     pub async fn halt(&self) {
         let (answer, halted) = oneshot::channel();
         if self.commands.send(Command::Halt(answer)).await.is_ok() {

@@ -1,4 +1,5 @@
-//! Builds what a configuration names: index, writers, and a source with its driver for each replica.
+//! Builds what a configuration names: index, writers, and a source with its driver for each
+//! replica.
 
 use std::{
     io,

@@ -1,4 +1,5 @@
-//! What outlives a process: enough to prove the same life again, and to believe no more than before.
+//! What outlives a process: enough to prove the same life again, and to believe no more than
+//! before.
 //!
 //! The records of the view are the shell's to keep; what they rest on is a [`SnapshotState`] here.
 //! A machine that is restored has a kept view and waits for its source, like one whose source went
@@ -37,8 +38,8 @@ pub enum CheckpointFault {
 }
 
 impl Recovery {
-    /// What to keep beside the records of the view; `None` while the view stands nowhere. `settings`
-    /// names everything that the fold depends on beside the events.
+    /// What to keep beside the records of the view; `None` while the view stands nowhere.
+    /// `settings` names everything that the fold depends on beside the events.
     pub fn checkpoint(&self, settings: &str) -> Option<Checkpoint> {
         if !self.anchored() {
             return None;

@@ -42,7 +42,8 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     path
 }
 
-/// An engine's two sockets: `tests/peers/zmq_peer.py` with a recording of two lives, 62 batches and 4.
+/// An engine's two sockets: `tests/peers/zmq_peer.py` with a recording of two lives, 62 batches and
+/// 4.
 pub(crate) struct Engine {
     process: Child,
     commands: ChildStdin,

@@ -109,27 +109,24 @@ fn a_restarted_engine_below_the_old_seq_is_a_new_epoch() {
         ONE_LIFE,
         "restart; attach; end; end; live 1b",
         expect![[r#"
-        record reattached
-        request_replay 1
-        announce none (verifying)
-        record end_only
-        request_replay 1
-        record end_only
-        record replay_unusable
-        cancel
-        record no_history
-        clear 1 Unproven
-        announce lower_bound (history_lost)
-        record rollback
-        announce none (new_epoch)
-        record new_epoch
-        clear 2 NewEpoch
-        record joined_late
-        record no_history
-        clear 2 Unproven
-        apply 1
-        announce lower_bound (joined_late)
-    "#]],
+            record reattached
+            request_replay 1
+            announce none (verifying)
+            record end_only
+            request_replay 1
+            record end_only
+            record replay_unusable
+            cancel
+            record no_history
+            clear 1 Unproven
+            announce lower_bound (history_lost)
+            record rollback
+            announce none (new_epoch)
+            record new_epoch
+            clear 2 NewEpoch
+            record joined_late
+            request_replay 0
+        "#]],
     );
 }
 
