@@ -30,6 +30,11 @@ impl Disk {
     pub(crate) fn new(seed: u64) -> Disk {
         Disk { kept: VecDeque::new(), rng: Rng::new(seed.rotate_left(17)) }
     }
+
+    /// How often the process restarts in this run, per ten thousand.
+    pub(crate) fn restart_rate(&mut self) -> u64 {
+        if self.rng.hit(3_500) { 1 + self.rng.below(150) } else { 0 }
+    }
 }
 
 impl World {

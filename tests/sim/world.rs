@@ -85,7 +85,12 @@ impl World {
     pub(crate) fn new(seed: u64, planted: Option<Planted>) -> World {
         let mut rng = Rng::new(seed);
         let profile = profile(&mut rng);
-        let faults = Faults::swarm(&mut rng);
+        let mut faults = Faults::swarm(&mut rng);
+        let mut disk = Disk::new(seed);
+        if planted.is_none() {
+            // A planted mistake keeps the run that its pinned seed was found in.
+            faults.process_restart = disk.restart_rate();
+        }
         let limits = limits();
         let mut settings = Settings::new(capabilities(&profile), 1_000_000);
         settings.limits = limits.clone();
@@ -97,7 +102,7 @@ impl World {
             engine,
             recovery: Recovery::new(settings.clone()),
             settings,
-            disk: Disk::new(seed),
+            disk,
             view: View::new(view_settings()),
             trust: TierTrust::default(),
             reason: TrustReason::Detached,
