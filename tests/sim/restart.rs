@@ -8,7 +8,7 @@ use kvbridge::{
     view::View,
 };
 
-use crate::{rng::Rng, world::World};
+use crate::{rng::Rng, witness::Witness, world::World};
 
 /// Checkpoints that a restart may find, the oldest first.
 const KEPT_MAX: usize = 8;
@@ -87,6 +87,8 @@ impl World {
         self.trust = TierTrust::default();
         self.reason = TrustReason::Detached;
         self.forget_answers();
+        // Who watches knows what this process was told, not what an earlier one was.
+        self.witness = Witness::default();
         let back_after = 5 + self.disk.rng.below(300);
         self.end_live(back_after);
     }
