@@ -85,7 +85,16 @@ impl Witness {
             self.epoch = recovery.cursor().epoch;
             self.live.clear();
         }
-        self.live.extend(self.arrived);
+        if cleared {
+            // What was held from before the new start was dropped with the view it belonged to.
+            let next = recovery.cursor().next_seq;
+            self.live.retain(|seq, _| *seq >= next);
+        }
+        // Below the cursor with nothing left to compare: dropped unread, so there is nothing to recall.
+        let unread = |action: &Action| matches!(action, Action::Record(Fact::OverlapUnproven(_)));
+        if !actions.iter().any(unread) {
+            self.live.extend(self.arrived);
+        }
         for action in actions {
             match action {
                 Action::Apply(batch) => {
