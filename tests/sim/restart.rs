@@ -88,7 +88,7 @@ impl World {
         self.reason = TrustReason::Detached;
         self.forget_answers();
         // Who watches knows what this process was told, not what an earlier one was.
-        self.witness = Witness::default();
+        self.witness = Witness::knowing(self.recovery.digests());
         let back_after = 5 + self.disk.rng.below(300);
         self.end_live(back_after);
     }

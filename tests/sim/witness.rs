@@ -27,6 +27,11 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
+    /// One that begins with what a restored machine remembers.
+    pub(crate) fn knowing(digests: impl Iterator<Item = (Seq, Digest)>) -> Witness {
+        Witness { applied: digests.collect(), ..Witness::default() }
+    }
+
     /// Ahead of a step: what must follow from this input?
     pub(crate) fn before(&mut self, recovery: &Recovery, input: &Input) {
         self.demand = None;
