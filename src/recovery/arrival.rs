@@ -44,6 +44,11 @@ impl Recovery {
         if self.planted_drop_by_number(batch) {
             return Arrival::Duplicate;
         }
+        // An unreadable body is neither applied nor held, but it was seen.
+        let unread = self.poison.filter(|(seq, _)| *seq == batch.seq);
+        if seen.is_none() && unread.is_some_and(|(_, digest)| digest != batch.digest) {
+            return Arrival::DigestMismatch;
+        }
         match seen {
             Some(digest) if digest == batch.digest => return Arrival::Duplicate,
             Some(_) if self.planted(Planted::DigestSkipped) => return Arrival::Duplicate,
