@@ -95,7 +95,8 @@ impl Witness {
             let next = recovery.cursor().next_seq;
             self.live.retain(|seq, _| *seq >= next);
         }
-        // Below the cursor with nothing left to compare: dropped unread, so there is nothing to recall.
+        // Below the cursor with nothing left to compare: dropped unread, so there is nothing to
+        // recall.
         let unread = |action: &Action| matches!(action, Action::Record(Fact::OverlapUnproven(_)));
         if !actions.iter().any(unread) {
             self.live.extend(self.arrived);
