@@ -68,13 +68,7 @@ impl Recovery {
         cx.record(Fact::ReplayUnusable);
         self.replay_unusable_until = Some(cx.now.plus(self.settings.limits.lease_ms));
         let was_probe = asking.probe;
-        self.cancel(cx);
-        if was_probe {
-            self.settle(cx);
-            self.drain(cx);
-        } else {
-            self.no_history(cx);
-        }
+        self.give_up(cx, was_probe);
     }
 
     fn wait_for_first(&mut self, cx: &mut Cx<'_>) {
@@ -106,6 +100,11 @@ impl Recovery {
             return self.drain(cx);
         }
         let was_probe = asking.probe;
+        self.give_up(cx, was_probe);
+    }
+
+    /// Asking leads nowhere: a settled view stays as it is, any other loses its history.
+    fn give_up(&mut self, cx: &mut Cx<'_>, was_probe: bool) {
         self.cancel(cx);
         if was_probe {
             self.settle(cx);
@@ -127,6 +126,11 @@ impl Recovery {
         self.cancel(cx);
         self.proven(cx);
         self.audit_from = self.cursor.next_seq.minus(1);
+        self.follow_held(cx);
+    }
+
+    /// Settles; held batches follow, and what our own queue dropped meanwhile is asked for.
+    pub(super) fn follow_held(&mut self, cx: &mut Cx<'_>) {
         let overflowed = std::mem::take(&mut self.overflow_pending);
         self.settle(cx);
         self.drain(cx);

@@ -46,10 +46,15 @@ impl Recovery {
     /// rest.
     pub(super) fn lost_for_good(&mut self, cx: &mut Cx<'_>, batch: &Batch) {
         cx.record(Fact::PermanentHole(batch.seq));
-        let asking_open = self.phase.asking().is_some();
         if self.can_snapshot() {
             return self.start_fetch(cx, None);
         }
+        self.go_on_behind(cx, batch);
+    }
+
+    /// Clears, and goes on behind a batch: in the open answer, or settled.
+    pub(super) fn go_on_behind(&mut self, cx: &mut Cx<'_>, batch: &Batch) {
+        let asking_open = self.phase.asking().is_some();
         self.forget(cx);
         self.stand_behind(batch);
         if asking_open {

@@ -111,12 +111,7 @@ impl Recovery {
         };
         self.held.drop_below(intro.resume_seq);
         self.proven(cx);
-        let overflowed = std::mem::take(&mut self.overflow_pending);
-        self.settle(cx);
-        self.drain(cx);
-        if overflowed && self.settled() {
-            self.start_repair(cx);
-        }
+        self.follow_held(cx);
     }
 
     /// Once more, later; at the limit another way is taken.
@@ -159,13 +154,6 @@ impl Recovery {
         if object.is_some() && self.can_snapshot() {
             return self.start_fetch(cx, object);
         }
-        let asking_open = self.phase.asking().is_some();
-        self.forget(cx);
-        self.stand_behind(batch);
-        if asking_open {
-            self.keep_replaying(cx.now);
-        } else {
-            self.settle(cx);
-        }
+        self.go_on_behind(cx, batch);
     }
 }
