@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use kvbridge_schemas::ReplicaKey;
 use tokio::sync::broadcast;
 
-use super::{Bus, BusState, Full, Outgoing, Receipt, SharedEnvelope, Standing, Stored, Writer};
-use crate::pipeline::FleetEvent;
+use super::{Bus, BusState, Full, Receipt, SharedEnvelope, Standing, Stored, Writer};
+use crate::{pipeline::FleetEvent, shared_log::Outgoing};
 
 /// A broadcast. A reader that is too slow is told how many it missed; writers never wait for one.
 #[derive(Clone)]

@@ -4,8 +4,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 use kvbridge_schemas::{Cursor, Envelope, Event, Trust};
 
-use super::{Lane, Outgoing, Writer};
-use crate::{config::SpoolFull, telemetry::BusLogMetrics};
+use super::Writer;
+use crate::{
+    config::SpoolFull,
+    shared_log::{Lane, Outgoing},
+    telemetry::BusLogMetrics,
+};
 
 /// Whether a driver may go on reading its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 //! - [`Embedded`]: this process only; readers that are not there miss nothing.
 //! - [`NatsBus`]: JetStream; kept for a while, readable from anywhere.
 //!
-//! What is written is contiguous by construction (`lane`): a seq that this bridge could not deliver
-//! is covered by a reset, so a reader never waits for what will not come.
+//! What is written is contiguous by construction ([`Lane`](crate::shared_log::Lane)): a seq that
+//! this bridge could not deliver is covered by a reset, so a reader never waits for what will not
+//! come.
 //!
 //! The trait holds what exists: writing, and how the bus stands. The reading side belongs beside it
 //! when it is built, and the types here are made for it:
@@ -19,7 +20,6 @@
 //!   must name.
 
 mod embedded;
-mod lane;
 mod log;
 pub mod nats;
 
@@ -30,10 +30,9 @@ use kvbridge_schemas::{BusSeq, Envelope, Replica, ReplicaKey};
 use tokio::sync::oneshot;
 
 use self::nats::BusStartError;
-use crate::{config::SpoolFull, pipeline::Tasks};
+use crate::{config::SpoolFull, pipeline::Tasks, shared_log::Outgoing};
 
 pub use embedded::Embedded;
-pub use lane::{Lane, Outgoing, ResetCause};
 pub use log::{LogWriter, Offered};
 pub use nats::NatsBus;
 

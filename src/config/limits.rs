@@ -183,10 +183,6 @@ pub const BUS_BLOCKED_MAX: Duration = Duration::from_secs(5);
 /// How long the spool may take to empty at the end. Shorter than [`STOP_DEADLINE`].
 pub const BUS_FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 
-/// Digests of a replica's published batches that are kept to recognise them. Too small: a whole
-/// replay cannot be told from another life and costs readers a reset. Too large: 24 bytes each.
-pub const BUS_DIGESTS: usize = 1024;
-
 /// The bounds that an operator can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -17,12 +17,13 @@ use super::{
     registry::{self, OpenError, Opened},
 };
 use crate::{
-    bus::{Embedded, Lane, LogWriter, NatsBus, SharedBus, nats::BusStartError},
+    bus::{Embedded, LogWriter, NatsBus, SharedBus, nats::BusStartError},
     checkpoint::{Kept, StateDir, Wanted},
     clock::Clock,
     config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
+    shared_log::Lane,
     telemetry::{self, BusLogMetrics, SourceMetrics},
     view::View,
 };

@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use kvbridge::{
     bus::{
-        Bus, BusState, Lane, LogWriter, NatsBus, Outgoing, Receipt, ResetCause, Standing, Stored,
-        Writer,
+        Bus, BusState, LogWriter, NatsBus, Receipt, Standing, Stored, Writer,
         nats::streams::{self, Plan},
     },
     config::{NatsAuth, NatsConfig, NatsTls, Secret, Shards, SpoolFull, StreamsConfig, limits},
@@ -14,6 +13,7 @@ use kvbridge::{
         Cursor, Digest, Engine, EngineKind, Envelope, Epoch, Event, HashInfo, HashScheme, Parent,
         Place, Replica, Seq, Stored as StoredEvent, Tier, Tokens, Trust, subject,
     },
+    shared_log::{Lane, Outgoing, ResetCause},
     telemetry::BusLogMetrics,
 };
 

@@ -9,10 +9,8 @@ use bytes::Bytes;
 use kvbridge_schemas::{Envelope, SCHEMA_VERSION, Trust, codec};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use super::super::{
-    Full, Outgoing, Receipt, Stored, Writer,
-    lane::{Covered, ResetCause, reset_envelope},
-};
+use super::super::{Full, Receipt, Stored, Writer};
+use crate::shared_log::{Covered, Outgoing, ResetCause, reset_envelope};
 
 /// Bytes that one permit stands for: a semaphore counts in 32 bits.
 const UNIT_BYTES: usize = 1024;

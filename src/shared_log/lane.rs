@@ -20,7 +20,9 @@ use kvbridge_schemas::{
     Reset, Seq, Trust, subject,
 };
 
-use crate::config::limits::BUS_DIGESTS;
+/// Digests of a replica's published batches that are kept to recognise them. Too small: a whole
+/// replay cannot be told from another life and costs readers a reset. Too large: 24 bytes each.
+const DIGESTS_KEPT: usize = 1024;
 
 /// One message for a bus.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,7 +136,7 @@ impl Lane {
             let hole = Hole { epoch: envelope.epoch, next, end };
             return self.reset(hole, ResetCause::Unproven, envelope.trust, out);
         }
-        if self.digests.len() >= BUS_DIGESTS {
+        if self.digests.len() >= DIGESTS_KEPT {
             self.digests.pop_front();
         }
         self.digests.push_back((envelope.seq, envelope.digest));
