@@ -27,8 +27,17 @@ Examples:
   kvbridge tail                              a running kvbridge on this machine
   kvbridge tail --url https://bridge:8090 --ca ca.pem --token-file token
                                              one that asks for a token
+  kvbridge tail --url https://bridge:8090 --ca ca.pem --cert client.pem --key client.key
   kvbridge tail --vllm tcp://127.0.0.1:5557  an engine itself
   kvbridge tail --vllm tcp://127.0.0.1:5557 --raw recording.jsonl";
+
+pub(super) const HEALTH: &str = "\
+Exit codes: 0 ready, 1 no answer or another one, 2 a certificate cannot be used
+
+Examples:
+  kvbridge health
+  kvbridge health --url https://bridge:8090/readyz --ca ca.pem
+  kvbridge health --url http://127.0.0.1:8000/health      a fake engine";
 
 pub(super) const PLAY: &str = "\
 Examples:
