@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tokio_rustls::rustls::crypto::ring;
-
 use super::Exit;
-use crate::config::Secret;
+use crate::{config::Secret, web_client};
 
 /// Most bytes of an answer that is not a stream.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
@@ -66,10 +64,7 @@ impl BridgeError {
 
 /// A client for that address.
 pub(super) fn client(tls: &TlsArgs, url: &str) -> Result<reqwest::Client, BridgeError> {
-    // The first in the process wins; both would be this one.
-    drop(ring::default_provider().install_default());
-    // No proxy: the address is meant as typed, and only `main` reads the environment.
-    let mut builder = reqwest::Client::builder().no_proxy();
+    let mut builder = web_client::builder();
     if let Some(path) = &tls.ca {
         let certificates = reqwest::Certificate::from_pem_bundle(&read(path)?)
             .map_err(|_| wrong(path, "expected certificates as PEM"))?;

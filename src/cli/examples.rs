@@ -10,7 +10,8 @@ Examples:
 Exit codes: 0 ok, 1 run-time error, 2 bad input or configuration, 3 condition not reached, 130 Ctrl-C";
 
 pub(super) const RUN: &str = "\
---replay, --model, --instance, --dp, --bind, --topic and --transport belong to the source before them.
+--replay, --model, --instance, --dp, --bind, --topic, --transport, --metrics and --member belong to the
+source before them.
 
 Examples:
   kvbridge run --vllm tcp://10.0.0.7:5557 --replay tcp://10.0.0.7:5558 --model llama --instance 10.0.0.7:8000 \\
@@ -45,7 +46,7 @@ Examples:
   kvbridge play recording.jsonl --drop 5-9,20 --journal 5";
 
 pub(super) const FAKE_ENGINE: &str = "\
-GET /truth says what is really cached, each rank with the seq it holds for. POST /control makes a
+GET /members/R/metrics says when tensor-parallel member R started. GET /truth says what is really cached, each rank with the seq it holds for. POST /control makes a
 fault, of all ranks or of ?rank=R:
   {\"fault\": \"restart\" | \"silent_restart\" | \"clear\" | \"undecodable_event\" | \"unknown_tag\"}
   {\"fault\": \"drop\" | \"hole\" | \"burn\" | \"poison\" | \"burst\", \"count\": 3}

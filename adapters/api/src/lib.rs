@@ -7,11 +7,13 @@
 mod batch;
 mod capabilities;
 mod event;
+mod metrics;
 #[cfg(feature = "source")]
 mod source;
 
 pub use batch::{Batch, Loss};
 pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
 pub use event::{AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest};
+pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]
 pub use source::{RequestRefused, Source};
