@@ -6,12 +6,14 @@
 
 mod batch;
 mod capabilities;
+mod delivery;
 mod event;
 #[cfg(feature = "source")]
 mod source;
 
 pub use batch::{Batch, Loss};
 pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
+pub use delivery::Delivery;
 pub use event::{AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest};
 #[cfg(feature = "source")]
 pub use source::{RequestRefused, Source};
