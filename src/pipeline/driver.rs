@@ -20,6 +20,7 @@ use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, Signs}
 use crate::{
     bus::{Embedded, LogWriter, Writer},
     clock::Clock,
+    config::ViewConfig,
     index::{Generation, Index, Published, ReplicaSlot},
     recovery::{Action, ClearReason, Input, Recovery, Tick, TrustReason},
     telemetry::{FactLog, ReplicaMetrics},
@@ -55,9 +56,9 @@ pub struct DriverParts {
     pub recovery: Recovery,
     /// How events fold.
     pub view: ViewSettings,
-    /// More blocks than this are not kept.
-    pub blocks_max: u64,
-    /// What the watch of alarms looks at.
+    /// How much is kept.
+    pub kept_max: ViewConfig,
+    /// What is noted of it.
     pub signs: Arc<Signs>,
     /// The view of an earlier process, if recovery was restored with it.
     pub kept: Option<View>,
@@ -87,7 +88,7 @@ pub struct Driver {
     view: View,
     /// The snapshot that is being read.
     shadow: Option<Shadow>,
-    blocks_max: u64,
+    kept_max: ViewConfig,
     signs: Arc<Signs>,
     commands: mpsc::Receiver<Command>,
     status: watch::Sender<ReplicaStatus>,
@@ -136,7 +137,7 @@ impl Driver {
             fold: parts.fold,
             halted: false,
             view_settings: parts.view,
-            blocks_max: parts.blocks_max,
+            kept_max: parts.kept_max,
             signs: parts.signs,
             replica: parts.replica,
             key,
@@ -274,7 +275,8 @@ impl Driver {
         self.view.apply(&batch.events, &mut deltas, &mut findings);
         self.inputs.extend(findings.into_iter().map(Input::Finding));
         self.cursor.next_seq = batch.next_seq();
-        if self.view.block_count() > self.blocks_max {
+        // The engine tells its pool only while it runs.
+        if self.view.block_count() > self.blocks_max() {
             self.inputs.push_back(Input::OverLimit);
         }
         self.moved_at = now;
@@ -287,6 +289,10 @@ impl Driver {
                 log.applied(envelope);
             }
         }
+    }
+
+    fn blocks_max(&self) -> u64 {
+        self.kept_max.blocks_max(self.signs.pool_blocks())
     }
 
     /// Withdrawals take effect at once; grants wait for the data before them.
@@ -320,12 +326,13 @@ impl Driver {
     /// Sends what the input changed, the last version with what may be believed now.
     async fn publish(&mut self) {
         let standing = self.recovery.standing();
-        let changed = {
+        self.cursor = self.recovery.cursor();
+        let (changed, renamed) = {
             let shown = self.status.borrow();
-            (shown.trust, shown.reason) != (standing.0, standing.1.as_str())
+            let changed = (shown.trust, shown.reason) != (standing.0, standing.1.as_str());
+            (changed, shown.cursor.epoch != self.cursor.epoch)
         };
         let moved = !self.writes.is_empty();
-        self.cursor = self.recovery.cursor();
         if changed {
             self.stand(standing);
         }
@@ -352,7 +359,7 @@ impl Driver {
                 tokio::time::sleep(INDEX_RETRY).await;
             }
         }
-        if changed || moved {
+        if changed || renamed || moved {
             self.show();
         }
     }
@@ -384,7 +391,9 @@ impl Driver {
         };
         self.signs.set_replay_unusable(self.recovery.replay_unusable());
         let before = self.status.send_replace(status.clone());
-        if before.trust != status.trust || before.reason != status.reason {
+        // A new life within one step: trust is as before, and everything it rests on is not.
+        let told = |of: &ReplicaStatus| (of.trust, of.reason, of.cursor.epoch);
+        if told(&before) != told(&status) {
             let (key, replica) = (self.key.clone(), Arc::clone(&self.replica));
             // Without a reader nothing is missed.
             drop(self.outputs.events.send(FleetEvent::Standing(key, replica, status)));

@@ -50,8 +50,9 @@ impl Shadow {
 impl Driver {
     /// Folds records, and says what recovery hears of them: how many, or why none of them count.
     pub(super) fn records(&mut self, attempt: Attempt, records: Vec<SnapshotRecord>) -> Input {
+        let blocks_max = self.blocks_max();
         let part = match self.shadow.as_mut().filter(|shadow| shadow.attempt == attempt) {
-            Some(shadow) => match shadow.fold(records, self.blocks_max) {
+            Some(shadow) => match shadow.fold(records, blocks_max) {
                 Ok(count) => AnswerPart::SnapshotRecords(count),
                 Err(refusal) => {
                     self.shadow = None;

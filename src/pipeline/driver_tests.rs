@@ -59,6 +59,7 @@ struct World {
     commands: mpsc::Sender<Command>,
     fleet: broadcast::Receiver<FleetEvent>,
     index: Arc<Index>,
+    signs: Arc<Signs>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -67,7 +68,12 @@ fn world(replay: Replay) -> World {
     world_with(replay, None)
 }
 
+/// A source with snapshots, or without, and a view of up to five blocks.
 fn world_with(replay: Replay, snapshot: Option<SnapshotSupport>) -> World {
+    world_keeping(replay, snapshot, ViewConfig { blocks_max: Some(5), memory_max: None })
+}
+
+fn world_keeping(replay: Replay, snapshot: Option<SnapshotSupport>, kept_max: ViewConfig) -> World {
     let clock = Clock::start();
     let index = Arc::new(Index::new());
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
@@ -77,6 +83,7 @@ fn world_with(replay: Replay, snapshot: Option<SnapshotSupport>) -> World {
     let (readers, fleet) = broadcast::channel(64);
     let requests = Arc::new(Mutex::new(Vec::new()));
     let source = Scripted { events: events_rx, requests: Arc::clone(&requests), replay, snapshot };
+    let signs = Arc::<Signs>::default();
     let settings = Settings::new(source.capabilities(), 1_000);
     let replica = Replica { model: "m".to_owned(), instance: "h:1".to_owned(), rank: 0 };
     let parts = DriverParts {
@@ -89,8 +96,8 @@ fn world_with(replay: Replay, snapshot: Option<SnapshotSupport>) -> World {
             removal: Removal::PerCopy,
             orphans_max: 8,
         },
-        blocks_max: 5,
-        signs: Arc::default(),
+        kept_max,
+        signs: Arc::clone(&signs),
         kept: None,
         fold: "test".to_owned(),
         commands: commands_rx,
@@ -100,7 +107,7 @@ fn world_with(replay: Replay, snapshot: Option<SnapshotSupport>) -> World {
     let outputs = Outputs { index: Arc::clone(&index), writers, events: readers, clock };
     let stop = CancellationToken::new();
     let task = tokio::spawn(Driver::new(parts, outputs).run(stop.clone()));
-    World { events, requests, status: status_rx, commands, fleet, index, stop, task }
+    World { events, requests, status: status_rx, commands, fleet, index, signs, stop, task }
 }
 
 /// Batch `seq` stores the one-token block [seq] under its own hash.
@@ -258,6 +265,51 @@ async fn what_the_view_finds_ends_exact_before_it_is_published() {
             assert_ne!(status.trust.device, Trust::Exact);
         }
     }
+    world.end().await;
+}
+
+/// Nothing but the epoch tells a reader that everything it knew is gone.
+#[tokio::test]
+async fn a_new_life_within_one_step_is_told_although_trust_is_as_before() {
+    let mut world = world(Replay::Absent);
+    world.say([SourceEvent::Attached]).await;
+    world.live(0..3).await;
+    let before = world.until(|status| status.cursor.next_seq == Seq(3)).await;
+    world.say([SourceEvent::Live(Batch { digest: Digest([9; 16]), ..batch(0) })]).await;
+    let after = world.until(|status| status.cursor.epoch != before.cursor.epoch).await;
+    assert_eq!((after.trust, after.reason), (before.trust, before.reason));
+    let mut told = Vec::new();
+    while let Ok(event) = world.fleet.try_recv() {
+        if let FleetEvent::Standing(_, _, status) = event {
+            told.push((status.reason, status.cursor));
+        }
+    }
+    assert_eq!(told.last(), Some(&("contiguous", after.cursor)), "{told:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_member_that_started_anew_ends_the_life_behind_an_open_stream() {
+    let mut world = world(Replay::Absent);
+    world.say([SourceEvent::Attached]).await;
+    world.live(0..3).await;
+    let before = world.until(|status| status.cursor.next_seq == Seq(3)).await;
+    assert!(world.commands.send(Command::Restarted).await.is_ok());
+    let after = world.until(|status| status.cursor.epoch != before.cursor.epoch).await;
+    assert_eq!((after.trust.device, after.blocks.len()), (Trust::None, 0));
+    world.end().await;
+}
+
+/// The bound follows what the engine says of its pool.
+#[tokio::test]
+async fn a_pool_that_the_engine_tells_limits_the_view() {
+    let mut world = world_keeping(Replay::Absent, None, ViewConfig::default());
+    world.say([SourceEvent::Attached]).await;
+    world.live(0..5).await;
+    world.until(|status| status.cursor.next_seq == Seq(5)).await;
+    world.signs.set_figures(Some(2), None);
+    world.live([5]).await;
+    world.until(|status| status.reason == "over_limit").await;
     world.end().await;
 }
 

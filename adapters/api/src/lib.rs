@@ -8,6 +8,7 @@ mod batch;
 mod capabilities;
 mod delivery;
 mod event;
+mod metrics;
 #[cfg(feature = "source")]
 mod source;
 
@@ -15,5 +16,6 @@ pub use batch::{Batch, Loss};
 pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
 pub use delivery::Delivery;
 pub use event::{AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest};
+pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]
 pub use source::{RequestRefused, Source};
