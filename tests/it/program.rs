@@ -45,10 +45,14 @@ impl Running {
         line.trim_end().to_owned()
     }
 
+    pub(crate) fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
     pub(crate) fn end(mut self, signal: Option<&str>) -> (i32, String) {
         if let Some(signal) = signal {
-            let id = self.child.id().to_string();
-            assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+            self.signal(signal);
         }
         let mut rest = String::new();
         self.out.read_to_string(&mut rest).unwrap();
