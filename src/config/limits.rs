@@ -119,6 +119,11 @@ pub const SNAPSHOT_CHUNK_RECORDS: u32 = 1024;
 /// pools.
 pub const VIEW_BLOCKS_MAX: u64 = 8 * 1024 * 1024;
 
+/// Records of a snapshot for each block that may be kept: a block has one for each tier and group
+/// that holds it. Too small: a true snapshot of a hybrid model is refused. Too large: a snapshot of
+/// a thousand groups for each block takes the memory of a thousand.
+pub const SNAPSHOT_RECORDS_PER_BLOCK: u64 = 8;
+
 /// Blocks of one replica, in pools of its engine. Too small: host and disk tiers do not fit. Too
 /// large: as above.
 pub const VIEW_POOLS_MAX: u64 = 2;

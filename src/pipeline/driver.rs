@@ -9,11 +9,9 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use kvbridge_adapters_api::{
-    AnswerPart, Attempt, Batch, SnapshotRefusal, Source, SourceEvent, SourceRequest,
+    AnswerPart, Attempt, Batch, Delivery, SnapshotRefusal, Source, SourceEvent, SourceRequest,
 };
-use kvbridge_schemas::{
-    Cursor, Engine, EngineKind, Envelope, Replica, ReplicaKey, Seq, TierTrust, Trust,
-};
+use kvbridge_schemas::{Cursor, EngineKind, Replica, ReplicaKey, Seq, TierTrust, Trust};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -88,6 +86,8 @@ pub struct Driver {
     recovery: Recovery,
     view_settings: ViewSettings,
     view: View,
+    /// The snapshot that is being read.
+    shadow: Option<Shadow>,
     kept_max: ViewConfig,
     signs: Arc<Signs>,
     commands: mpsc::Receiver<Command>,
@@ -133,6 +133,7 @@ impl Driver {
             moved_at: outputs.clock.now(),
             blind_since: outputs.clock.now(),
             view: parts.kept.unwrap_or_else(|| View::new(parts.view)),
+            shadow: None,
             fold: parts.fold,
             halted: false,
             view_settings: parts.view,
@@ -179,7 +180,8 @@ impl Driver {
                 },
                 () = catch_up(self.log.as_mut(), self.cursor, self.told.0.device) => continue,
                 event = self.source.next(), if !self.source_ended && !self.halted => match event {
-                    Some(event) => self.received(event),
+                    Some(Delivery::Event(event)) => self.received(event),
+                    Some(Delivery::Records { attempt, records }) => self.records(attempt, records),
                     None => {
                         self.source_ended = true;
                         error!(replica = %self.key, "source ended");
@@ -234,9 +236,8 @@ impl Driver {
                 self.cursor = Cursor { epoch, next_seq: Seq(0) };
                 self.write(vec![Delta::Cleared]);
             }
-            Action::Install { attempt, epoch, resume_seq: _ } => {
-                // No source of this version gives snapshots, and recovery asks only those that do.
-                error!(replica = %self.key, %attempt, %epoch, "snapshot without records");
+            Action::Install { attempt, epoch, resume_seq } => {
+                self.install(attempt, epoch, resume_seq);
             }
             Action::RequestReplay { attempt, start_seq } => {
                 let request = SourceRequest::Replay { attempt, start_seq };
@@ -245,12 +246,14 @@ impl Driver {
                 }
             }
             Action::RequestSnapshot { attempt, object } => {
+                self.shadow = Some(Shadow::new(attempt, self.view_settings));
                 if self.source.request(SourceRequest::Snapshot { attempt, object }).is_err() {
                     let refusal = SnapshotRefusal::Unavailable;
                     self.answer(attempt, AnswerPart::SnapshotRefused(refusal));
                 }
             }
             Action::CancelRequest => {
+                self.shadow = None;
                 // A source that cannot cancel has nothing open: its next answer carries an old
                 // number.
                 drop(self.source.request(SourceRequest::Cancel));
@@ -273,7 +276,7 @@ impl Driver {
         self.inputs.extend(findings.into_iter().map(Input::Finding));
         self.cursor.next_seq = batch.next_seq();
         // The engine tells its pool only while it runs.
-        if self.view.block_count() > self.kept_max.blocks_max(self.signs.pool_blocks()) {
+        if self.view.block_count() > self.blocks_max() {
             self.inputs.push_back(Input::OverLimit);
         }
         self.moved_at = now;
@@ -286,6 +289,10 @@ impl Driver {
                 log.applied(envelope);
             }
         }
+    }
+
+    fn blocks_max(&self) -> u64 {
+        self.kept_max.blocks_max(self.signs.pool_blocks())
     }
 
     /// Withdrawals take effect at once; grants wait for the data before them.
@@ -341,8 +348,10 @@ impl Driver {
         }
         self.published_generation = self.generation;
         let published = self.published();
-        if let Some(IndexWrite::Apply { published: last, .. }) = self.writes.last_mut() {
-            *last = published;
+        match self.writes.last_mut() {
+            Some(IndexWrite::Apply { published: last, .. })
+            | Some(IndexWrite::Replace { published: last, .. }) => *last = published,
+            Some(IndexWrite::Drop { .. }) | None => (),
         }
         for mut write in std::mem::take(&mut self.writes) {
             while let Err(back) = self.outputs.writers.try_send(write) {
@@ -390,29 +399,16 @@ impl Driver {
             drop(self.outputs.events.send(FleetEvent::Standing(key, replica, status)));
         }
     }
-
-    fn envelope(&self, batch: Batch) -> Envelope {
-        Envelope {
-            replica: Replica::clone(&self.replica),
-            epoch: self.cursor.epoch,
-            incarnation: batch.incarnation,
-            seq: batch.seq,
-            span: batch.span,
-            digest: batch.digest,
-            trust: self.told.0.device,
-            ts: batch.ts,
-            engine: Engine { kind: self.engine.clone(), format: batch.format.to_owned() },
-            hash: batch.hash,
-            events: batch.events,
-        }
-    }
 }
 
 #[path = "driver_asked.rs"]
 mod asked;
 #[path = "driver_bus.rs"]
 mod bus;
+#[path = "driver_shadow.rs"]
+mod shadow;
 use bus::catch_up;
+use shadow::Shadow;
 
 #[cfg(test)]
 #[path = "driver_tests.rs"]

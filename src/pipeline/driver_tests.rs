@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, sync::Mutex};
 
 use async_trait::async_trait;
 use kvbridge_adapters_api::{
-    Capabilities, Continuity, Drain, Loss, Removal, Replay, RequestRefused,
+    Capabilities, Continuity, Drain, Loss, Removal, Replay, RequestRefused, SnapshotSupport,
 };
 use kvbridge_schemas::{
     BlockHash, Digest, Event, HashInfo, HashScheme, Parent, Place, Projection, Removed, Scope,
@@ -20,18 +20,20 @@ use crate::{
 
 /// Says what it is told to say, and notes what it is asked.
 struct Scripted {
-    events: mpsc::Receiver<SourceEvent>,
+    events: mpsc::Receiver<Delivery>,
     requests: Arc<Mutex<Vec<SourceRequest>>>,
     replay: Replay,
+    snapshot: Option<SnapshotSupport>,
 }
 
 #[async_trait]
 impl Source for Scripted {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            epoch_on_wire: false,
+            // A log that keeps snapshots names the lives in it.
+            epoch_on_wire: self.snapshot.is_some(),
             replay: self.replay,
-            snapshot: None,
+            snapshot: self.snapshot,
             continuity: Continuity::Proven,
             removal: Removal::PerCopy,
             clear_scope: Scope::All,
@@ -40,7 +42,7 @@ impl Source for Scripted {
         }
     }
 
-    async fn next(&mut self) -> Option<SourceEvent> {
+    async fn next(&mut self) -> Option<Delivery> {
         self.events.recv().await
     }
 
@@ -51,7 +53,7 @@ impl Source for Scripted {
 }
 
 struct World {
-    events: mpsc::Sender<SourceEvent>,
+    events: mpsc::Sender<Delivery>,
     requests: Arc<Mutex<Vec<SourceRequest>>>,
     status: watch::Receiver<ReplicaStatus>,
     commands: mpsc::Sender<Command>,
@@ -63,10 +65,15 @@ struct World {
 }
 
 fn world(replay: Replay) -> World {
-    world_keeping(replay, ViewConfig { blocks_max: Some(5), memory_max: None })
+    world_with(replay, None)
 }
 
-fn world_keeping(replay: Replay, kept_max: ViewConfig) -> World {
+/// A source with snapshots, or without, and a view of up to five blocks.
+fn world_with(replay: Replay, snapshot: Option<SnapshotSupport>) -> World {
+    world_keeping(replay, snapshot, ViewConfig { blocks_max: Some(5), memory_max: None })
+}
+
+fn world_keeping(replay: Replay, snapshot: Option<SnapshotSupport>, kept_max: ViewConfig) -> World {
     let clock = Clock::start();
     let index = Arc::new(Index::new());
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
@@ -75,7 +82,7 @@ fn world_keeping(replay: Replay, kept_max: ViewConfig) -> World {
     let (status, status_rx) = watch::channel(ReplicaStatus::starting());
     let (readers, fleet) = broadcast::channel(64);
     let requests = Arc::new(Mutex::new(Vec::new()));
-    let source = Scripted { events: events_rx, requests: Arc::clone(&requests), replay };
+    let source = Scripted { events: events_rx, requests: Arc::clone(&requests), replay, snapshot };
     let signs = Arc::<Signs>::default();
     let settings = Settings::new(source.capabilities(), 1_000);
     let replica = Replica { model: "m".to_owned(), instance: "h:1".to_owned(), rank: 0 };
@@ -144,9 +151,9 @@ fn with_events(seq: u64, events: Vec<Event>) -> Batch {
 }
 
 impl World {
-    async fn say(&self, events: impl IntoIterator<Item = SourceEvent>) {
+    async fn say(&self, events: impl IntoIterator<Item = impl Into<Delivery>>) {
         for event in events {
-            self.events.send(event).await.unwrap();
+            self.events.send(event.into()).await.unwrap();
         }
     }
 
@@ -296,7 +303,7 @@ async fn a_member_that_started_anew_ends_the_life_behind_an_open_stream() {
 /// The bound follows what the engine says of its pool.
 #[tokio::test]
 async fn a_pool_that_the_engine_tells_limits_the_view() {
-    let mut world = world_keeping(Replay::Absent, ViewConfig::default());
+    let mut world = world_keeping(Replay::Absent, None, ViewConfig::default());
     world.say([SourceEvent::Attached]).await;
     world.live(0..5).await;
     world.until(|status| status.cursor.next_seq == Seq(5)).await;
@@ -363,3 +370,6 @@ async fn a_halted_driver_reads_no_more_and_still_answers() {
     assert_eq!(state.settings, "test");
     world.end().await;
 }
+
+#[path = "driver_shadow_tests.rs"]
+mod shadow;

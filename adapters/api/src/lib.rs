@@ -6,6 +6,7 @@
 
 mod batch;
 mod capabilities;
+mod delivery;
 mod event;
 mod metrics;
 #[cfg(feature = "source")]
@@ -13,6 +14,7 @@ mod source;
 
 pub use batch::{Batch, Loss};
 pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
+pub use delivery::Delivery;
 pub use event::{AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest};
 pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]
