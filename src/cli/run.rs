@@ -112,7 +112,7 @@ impl RunArgs {
         flags.sources.extend(player.as_ref().map(played_source));
         let origin = Origin { args: self.config.clone(), environment, flags };
         let config = origin.load()?;
-        if config.sources.is_empty() {
+        if config.sources.is_empty() && !config.bus.is_read() {
             return Err(RunError::NoSource.into());
         }
         let security = Security::read(&config.http).map_err(ConfigError::from)?;
@@ -161,6 +161,7 @@ async fn live(
             exit = &mut playing => return exit,
             // What is wrong with the file is logged: a signal has nobody to answer.
             _ = hangup.recv() => drop(service.reload(origin).await),
+            Some(found) = service.found.recv() => service.follow(found).await,
             Some(answer) = service.reloads.recv() => {
                 // Whoever asked may have gone; the reload counts all the same.
                 drop(answer.send(service.reload(origin).await));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kvbridge_adapters_api::{Batch, EngineMetrics, Source};
+use kvbridge_adapters_api::{Batch, EngineMetrics, Removal, Source};
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 use kvbridge_schemas::EngineKind;
 
@@ -72,6 +72,18 @@ pub enum OpenError {
         /// Its name.
         engine: String,
     },
+}
+
+/// What a removal of that engine takes away: whoever folds its events elsewhere must know it too.
+#[cfg_attr(not(feature = "vllm"), expect(unused_variables, reason = "no engine is built in"))]
+pub fn removal(engine: &EngineKind) -> Removal {
+    match engine {
+        #[cfg(feature = "vllm")]
+        EngineKind::Vllm => kvbridge_adapters_vllm::capabilities(false, false).removal,
+        // An engine that this version cannot read can still be published by a newer one. Counting
+        // copies errs towards blocks that are gone, which the view then finds out.
+        _ => Removal::PerCopy,
+    }
 }
 
 /// Opens a replica's source: it begins to connect. Must be called inside a tokio runtime.

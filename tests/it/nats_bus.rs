@@ -7,7 +7,10 @@ use kvbridge::{
         Bus, BusState, LogWriter, NatsBus, Receipt, Standing, Stored, Writer,
         nats::streams::{self, Plan},
     },
-    config::{NatsAuth, NatsConfig, NatsTls, Secret, Shards, SpoolFull, StreamsConfig, limits},
+    config::{
+        NatsAuth, NatsConfig, NatsTls, Secret, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
+        limits,
+    },
     pipeline::Tasks,
     schemas::{
         Cursor, Digest, Engine, EngineKind, Envelope, Epoch, Event, HashInfo, HashScheme, Parent,
@@ -36,6 +39,12 @@ fn config(server: &Server) -> NatsConfig {
         spool_bytes_max: limits::BUS_SPOOL_BYTES,
         spool_full: SpoolFull::Block,
         reconnect: (limits::RECONNECT_MIN, limits::RECONNECT_MAX),
+        read: false,
+        models: Vec::new(),
+        snapshots: SnapshotsConfig {
+            interval: limits::BUS_SNAPSHOT_INTERVAL,
+            batch_count: u64::from(limits::BUS_SNAPSHOT_BATCHES),
+        },
     }
 }
 

@@ -3,5 +3,5 @@
 
 mod faults;
 mod members;
-mod peer;
+pub(crate) mod peer;
 mod truth;

@@ -195,7 +195,7 @@ impl Pair {
 }
 
 /// A header, one line a block, an end.
-fn lines(text: &str) -> (Value, BTreeSet<Block>) {
+pub(crate) fn lines(text: &str) -> (Value, BTreeSet<Block>) {
     let mut lines: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.pop().unwrap()["end"], true);
