@@ -229,11 +229,12 @@ pub const BUS_READ_REPLICAS: usize = 4096;
 pub const BUS_FOUND_QUEUE: usize = 256;
 
 /// How long a replica that nothing is left of is kept. Too small: a short outage of a bridge drops
-/// what routers are told of. Too large: routers are told of replicas that are gone, with trust none.
+/// what routers are told of. Too large: routers are told of replicas that are gone, with trust
+/// none.
 pub const BUS_REPLICA_GRACE_MS: u64 = 60_000;
 
-/// Time between two snapshots of a replica that moves. Too small: views are copied and sent all day.
-/// Too large: readers that come late read longer ranges of the log.
+/// Time between two snapshots of a replica that moves. Too small: views are copied and sent all
+/// day. Too large: readers that come late read longer ranges of the log.
 pub const BUS_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Batches after which a snapshot is stored earlier; the same trade.

@@ -22,7 +22,7 @@ use kvbridge::{
 
 use crate::nats_server::{Server, contiguous};
 
-fn config(server: &Server) -> NatsConfig {
+pub(crate) fn config(server: &Server) -> NatsConfig {
     NatsConfig {
         urls: vec![server.url()],
         auth: NatsAuth::Open,
@@ -48,7 +48,7 @@ fn config(server: &Server) -> NatsConfig {
     }
 }
 
-fn replica(rank: u32) -> Replica {
+pub(crate) fn replica(rank: u32) -> Replica {
     Replica { model: "org/m".to_owned(), instance: "h:1".to_owned(), rank }
 }
 
@@ -83,7 +83,7 @@ fn envelope(rank: u32, seq: u64, tokens: usize) -> Arc<Envelope> {
     })
 }
 
-fn outgoing(rank: u32, seq: u64, tokens: usize) -> Outgoing {
+pub(crate) fn outgoing(rank: u32, seq: u64, tokens: usize) -> Outgoing {
     let envelope = envelope(rank, seq, tokens);
     let id = subject::message_id(&envelope.replica.key(), envelope.epoch, envelope.seq);
     Outgoing { envelope, id }

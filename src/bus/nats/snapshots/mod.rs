@@ -150,7 +150,11 @@ impl Snapshots {
         for _ in 0..MOVES_MAX {
             let text = pointer.to_string();
             let moved = match self.pointer(key).await? {
-                Some((there, _)) if !pointer.supersedes(&there) => return Ok(there),
+                // The same again is still moved: that the entry is young says that a bridge is
+                // there.
+                Some((there, _)) if there != *pointer && !pointer.supersedes(&there) => {
+                    return Ok(there);
+                }
                 Some((_, revision)) => {
                     self.pointers.update(key.as_str(), text.into(), revision).await.is_ok()
                 }
