@@ -144,6 +144,8 @@ impl Pipeline {
     ) -> Result<(), StartError> {
         let Terms { config, state, floor } = terms;
         let key = source.replica.key();
+        // It may have been read from the bus so far; its engine is nearer.
+        self.close(&key).await;
         let opened = registry::open(source, config)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         let fold = fold(source, &opened);

@@ -10,7 +10,7 @@ use crate::{
     bridge::http_client,
     fake_engine::peer::lines,
     nats_server::Server,
-    program::{Running, kvbridge},
+    program::{Running, kvbridge, one_life},
 };
 
 /// No test waits longer for one thing.
@@ -81,10 +81,13 @@ impl World {
         Program::start(self.command("1h"))
     }
 
-    async fn burst(&self, count: u64) {
-        let body = json!({"fault": "burst", "count": count}).to_string();
-        let answer = self.client.post(format!("{}/control", self.fake_url)).body(body);
+    async fn fault(&self, fault: Value) {
+        let answer = self.client.post(format!("{}/control", self.fake_url)).body(fault.to_string());
         assert!(answer.send().await.unwrap().status().is_success());
+    }
+
+    async fn burst(&self, count: u64) {
+        self.fault(json!({"fault": "burst", "count": count})).await;
     }
 
     async fn text(&self, url: &str) -> String {
@@ -255,4 +258,53 @@ async fn a_stream_that_is_deleted_and_made_anew_converges() {
     world.burst(10).await;
     world.is_true(&index).await;
     world.end([bridge, index]);
+}
+
+/// A new life of the engine is a new epoch for whoever reads the bus.
+#[tokio::test]
+async fn a_restart_of_the_engine_reaches_the_index() {
+    let world = World::start("reader-restart");
+    let bridge = world.bridge("300ms").await;
+    let index = world.index();
+    world.burst(40).await;
+    let before = world.is_true(&index).await;
+    world.fault(json!({"fault": "restart"})).await;
+    world.burst(5).await;
+    world.is_true(&bridge).await;
+    let after = world.is_true(&index).await;
+    assert!(after["epoch"].as_u64() > before["epoch"].as_u64());
+    world.end([bridge, index]);
+}
+
+/// A process with an engine and `bus.read` reads the others' replicas, and its own from its engine.
+#[tokio::test]
+async fn a_process_that_is_both_reads_nothing_twice() {
+    let world = World::start("reader-both");
+    let mut command = world.command("1h");
+    command.args(["--vllm", &world.ports.0, "--replay", &world.ports.1]);
+    command.args(["--model", "fake", "--instance", "i:1"]).env("KVBRIDGE__BUS__READ", "true");
+    let both = Program::start(command);
+    world.burst(3).await;
+    world.is_true(&both).await;
+    let mut other = world.command("1h");
+    other.args(["--rate", "1000", "--play"]).arg(one_life("reader-both.jsonl"));
+    let other = Program::start(other);
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let text = world.text(&format!("{}/v1/replicas", both.url)).await;
+        let listed: Value = serde_json::from_str(&text).unwrap();
+        let listed = listed["replicas"].as_array().unwrap();
+        let exact = listed.iter().filter(|replica| replica["trust"] == "exact").count();
+        if (listed.len(), exact) == (2, 2) {
+            break;
+        }
+        assert!(listed.len() <= 2 && Instant::now() < deadline, "{text}");
+        tokio::time::sleep(LOOK).await;
+    }
+    let read = world.text(&format!("{}/metrics", both.url)).await;
+    let own = format!("kvbridge_bus_read_total{{replica=\"{KEY}\"}}");
+    assert!(!read.contains(&own), "its own log is not read");
+    world.burst(20).await;
+    world.is_true(&both).await;
+    world.end([both, other]);
 }
