@@ -1,5 +1,6 @@
 //! From what was sent to what it means, in kvbridge's words.
 
+use kvbridge_adapters_msgpack::Read;
 use kvbridge_schemas::{
     ClearCause, Cleared, Event, ExtraKey, Group, GroupKind, Parent, Place, Removed, Scope, Stored,
     StoredBlock, Tier, Tokens, content_hash,
@@ -8,30 +9,18 @@ use kvbridge_schemas::{
 use crate::wire::{RawEvent, RawPlace, RawRemoved, RawStored};
 
 /// The event in our words; an unknown tag is given back.
-pub(crate) fn event(raw: RawEvent<'_>) -> Result<Event, &str> {
-    match raw {
-        RawEvent::Stored(raw) => Ok(Event::Stored(stored(raw))),
-        RawEvent::Removed(raw) => Ok(Event::Removed(removed(raw))),
+pub(crate) fn event(raw: RawEvent<'_>) -> Read<'_> {
+    Read::Event(match raw {
+        RawEvent::Stored(raw) => Event::Stored(stored(raw)),
+        RawEvent::Removed(raw) => Event::Removed(removed(raw)),
         // It has no tier on the wire. A reset reaches the device alone unless the engine was asked
         // to reset its connectors too, and the event is the same for both.
-        RawEvent::Cleared => Ok(Event::Cleared(Cleared {
+        RawEvent::Cleared => Event::Cleared(Cleared {
             scope: Scope::Tiers(vec![Tier::Device]),
             cause: ClearCause::Engine,
-        })),
-        RawEvent::Unknown(tag) => Err(tag),
-    }
-}
-
-/// Unix microseconds; what is no time after 1970 is 0, which means unknown.
-pub(crate) fn micros(seconds: f64) -> u64 {
-    let micros = (seconds * 1e6).round();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the cast saturates: a negative time is 0"
-    )]
-    let whole = micros as u64;
-    if micros.is_finite() { whole } else { 0 }
+        }),
+        RawEvent::Unknown(tag) => return Read::Unknown(tag),
+    })
 }
 
 fn stored(mut raw: RawStored<'_>) -> Stored {
