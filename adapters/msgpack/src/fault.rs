@@ -148,6 +148,9 @@ pub enum BodyError {
     /// The bytes cannot be walked to the end.
     #[error("payload cannot be walked: {0}")]
     Unwalkable(Reason),
+    /// The topic says which life the message is of, in a form that cannot be read.
+    #[error("the life in the topic cannot be read")]
+    Life,
     /// Bytes follow the batch.
     #[error("{bytes} bytes follow the batch")]
     TrailingBytes {

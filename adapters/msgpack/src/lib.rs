@@ -7,6 +7,7 @@
 //! its neighbours nothing, a payload its seq nothing.
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
+mod content;
 mod cursor;
 mod decode;
 mod fault;
@@ -14,6 +15,7 @@ mod fields;
 pub mod limits;
 mod reader;
 
+pub use content::fill_content;
 pub use cursor::{Cursor, Int, Kind};
 pub use decode::{Decoded, DecodedBatch, Decoder, Dialect, Read};
 pub use fault::{BodyError, EventFault, Fault, FieldError, FrameError, LostKind, Reason};

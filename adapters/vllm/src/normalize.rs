@@ -1,9 +1,9 @@
 //! From what was sent to what it means, in kvbridge's words.
 
-use kvbridge_adapters_msgpack::Read;
+use kvbridge_adapters_msgpack::{Read, fill_content};
 use kvbridge_schemas::{
     ClearCause, Cleared, Event, ExtraKey, Group, GroupKind, Parent, Place, Removed, Scope, Stored,
-    StoredBlock, Tier, Tokens, content_hash,
+    Tier, Tokens,
 };
 
 use crate::wire::{RawEvent, RawPlace, RawRemoved, RawStored};
@@ -24,7 +24,8 @@ pub(crate) fn event(raw: RawEvent<'_>) -> Read<'_> {
 }
 
 fn stored(mut raw: RawStored<'_>) -> Stored {
-    fill_content(&raw.tokens, raw.block_size, &mut raw.blocks);
+    // In a sparse store (0.20 on) masked blocks are left out of the hashes, but not of the tokens.
+    fill_content(&raw.tokens, raw.block_size, 0, &mut raw.blocks);
     let parent = match raw.parent.take() {
         Some(hash) => Parent::Block(hash),
         // An offloading connector's note that a known block is somewhere else too (0.11 on): it
@@ -56,18 +57,6 @@ fn stored(mut raw: RawStored<'_>) -> Stored {
 
 fn removed(raw: RawRemoved<'_>) -> Removed {
     Removed { hashes: raw.hashes, place: place(&raw.place) }
-}
-
-/// Gives every block of a dense store the hash of its tokens. In a sparse store (0.20 on: masked
-/// blocks are left out of the hashes, but not of the tokens) nothing tells which tokens are whose.
-fn fill_content(tokens: &[u32], block_size: u32, blocks: &mut [StoredBlock]) {
-    let Ok(size) = usize::try_from(block_size) else { return };
-    if size == 0 || blocks.len().checked_mul(size) != Some(tokens.len()) {
-        return;
-    }
-    for (block, own) in blocks.iter_mut().zip(tokens.chunks_exact(size)) {
-        block.content = Some(content_hash(own));
-    }
 }
 
 /// The cache salt, where it can be told from the other bare texts.
