@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kvbridge_adapters_api::Capabilities;
+use kvbridge_adapters_api::{Capabilities, EngineMetrics};
 use kvbridge_adapters_msgpack::{Decoded, EventFault, FrameError, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{
     Counters, Decode, Link, ReplaySettings, RetrySettings, SubscribeSettings, ZmqSettings,
@@ -38,6 +38,8 @@ pub(super) struct Engine {
     pub(super) projection: Projection,
     /// By limits and the tags to ignore.
     pub(super) decode: fn(DecodeLimits, Vec<String>) -> DecodeMessage,
+    /// The figures of a rank in the text of its metrics.
+    pub(super) read_metrics: fn(&[u8], u32) -> EngineMetrics,
 }
 
 pub(super) fn subscription(config: &SourceConfig, limits: &Limits) -> SubscribeSettings {

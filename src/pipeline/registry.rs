@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kvbridge_adapters_api::{Batch, Source};
+use kvbridge_adapters_api::{Batch, EngineMetrics, Source};
 use kvbridge_adapters_msgpack::{Decoded, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 use kvbridge_schemas::{EngineKind, Projection};
@@ -33,12 +33,15 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             capabilities: kvbridge_adapters_vllm::capabilities,
             projection: Projection::Last8,
             decode: vllm,
+            read_metrics: kvbridge_adapters_vllm::read_metrics,
         }),
         #[cfg(feature = "sglang")]
         EngineKind::Sglang => Some(Engine {
             capabilities: kvbridge_adapters_sglang::capabilities,
             projection: Projection::First8,
             decode: sglang,
+            // Its metrics tell neither a start nor a pool in blocks.
+            read_metrics: |_, _| EngineMetrics::default(),
         }),
         _ => None,
     }
@@ -133,4 +136,9 @@ pub fn subscription(
 
 fn not_built(engine: &EngineKind) -> OpenError {
     OpenError::NotBuilt { engine: engine.as_str().to_owned() }
+}
+
+/// What the text of an engine's metrics says of one rank.
+pub fn read_metrics(engine: &EngineKind, text: &[u8], rank: u32) -> EngineMetrics {
+    built(engine).map_or_else(EngineMetrics::default, |built| (built.read_metrics)(text, rank))
 }

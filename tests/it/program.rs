@@ -179,3 +179,21 @@ fn completions_and_the_version_are_printed() {
     assert_eq!(code, 0);
     assert!(out.starts_with(concat!("kvbridge ", env!("CARGO_PKG_VERSION"))), "{out}");
 }
+
+#[test]
+fn health_is_0_while_ready_and_1_afterwards() {
+    let mut run = kvbridge();
+    run.args(["run", "--listen", "127.0.0.1:0", "--vllm", "tcp://127.0.0.1:9"]);
+    let mut run = Running::start(&mut run);
+    let url = run.line().split_once(" on ").unwrap().1.to_owned();
+    let health = |path: &str| {
+        let mut health = kvbridge();
+        Running::start(health.args(["health", "--url", &format!("{url}{path}")])).end(None)
+    };
+    let (code, out) = health("/readyz");
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("\"ready\":true"), "{out}");
+    assert_eq!(health("/nowhere"), (1, String::new()));
+    assert_eq!(run.end(Some("-TERM")).0, 0);
+    assert_eq!(health("/readyz").0, 1);
+}

@@ -17,6 +17,7 @@
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
 mod capabilities;
+mod metrics;
 mod normalize;
 mod wire;
 
@@ -27,6 +28,7 @@ pub use capabilities::capabilities;
 pub use kvbridge_adapters_msgpack::{
     BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
 };
+pub use metrics::read_metrics;
 
 /// Format of a batch whose events are positional arrays (to 0.23), or that has none.
 pub const FORMAT_ARRAY: &str = Vllm::FORMAT_ARRAY;

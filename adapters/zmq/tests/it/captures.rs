@@ -41,7 +41,8 @@ fn read(name: &str) -> (usize, usize, usize) {
         }
         match parse_replay(frames, FRAME_BYTES_MAX) {
             Ok(ReplayFrame::Batch { seq_frame, payload, .. }) => {
-                equal += usize::from(live[&seq_frame.seq()].contains(&payload));
+                let same = live.get(&seq_frame.seq()).is_some_and(|live| live.contains(&payload));
+                equal += usize::from(same);
             }
             Ok(ReplayFrame::End) => ends += 1,
             Err(error) => panic!("{name}: {error}"),
