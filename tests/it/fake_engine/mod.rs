@@ -4,4 +4,5 @@
 mod faults;
 mod members;
 mod peer;
+mod radix;
 mod truth;
