@@ -89,7 +89,8 @@ impl Reader {
                     received = self.events.recv() => received,
                 },
             };
-            if self.grant.expired(Clock::unix_ms()) {
+            let granted = self.api.access.now().still_grants(&self.grant);
+            if !granted || self.grant.expired(Clock::unix_ms()) {
                 return None;
             }
             match event {

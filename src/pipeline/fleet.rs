@@ -246,6 +246,11 @@ impl Fleet {
         self.replicas().find(|(known, _)| known.as_str() == key)
     }
 
+    /// Whether it is there.
+    pub fn has(&self, key: &ReplicaKey) -> bool {
+        self.replicas.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
+
     /// All replicas, by key, as they are now.
     pub fn replicas(&self) -> impl Iterator<Item = (ReplicaKey, ReplicaHandle)> + use<> {
         let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner).clone();

@@ -166,6 +166,47 @@ fn a_client_ca_lets_in_who_shows_a_certificate_of_it() {
 }
 
 #[test]
+fn a_reload_reads_tokens_and_certificates_again() {
+    let files = Files::make("reread");
+    let (run, url) = run(&files.tls(""), "reread.jsonl");
+    let tail = |ca: &str, token: &str| {
+        let mut tail = kvbridge();
+        tail.args(["tail", "--url", &url, "--ca", &files.path(ca)]);
+        tail.args(["--token-file", &files.path(token)]);
+        tail
+    };
+    let mut open = Running::start(&mut tail("ca.pem", "read.token"));
+    assert!(open.line().contains("trust"));
+
+    // One that cannot be used changes nothing.
+    let good = std::fs::read_to_string(files.path("tokens.toml")).unwrap();
+    files.write("tokens.toml", "[[tokens]]");
+    run.signal("-HUP");
+    assert_eq!(end(tail("ca.pem", "read.token").args(["--count", "1"])).0, 0);
+
+    files.write("tokens.toml", &good.replace(READ, "renewed-renewed-renewed"));
+    files.write("renewed.token", "renewed-renewed-renewed");
+    let (ca, issuer) = authority();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    files.write("renewed.pem", &ca);
+    files.write("cert.pem", &params.signed_by(&key, &issuer).unwrap().pem());
+    files.write("key.pem", &key.serialize_pem());
+    run.signal("-HUP");
+    // The stream of a token that is gone ends, and only when all was taken over.
+    assert_eq!(open.end(None).0, 1);
+    let (code, _, err) = end(tail("ca.pem", "renewed.token").args(["--count", "1"]));
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("ertificate"), "{err}");
+    let (code, _, err) = end(tail("renewed.pem", "read.token").args(["--count", "1"]));
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("token_unknown"), "{err}");
+    let (code, _, err) = end(tail("renewed.pem", "renewed.token").args(["--count", "1"]));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(run.end(Some("-TERM")).0, 0);
+}
+
+#[test]
 fn files_that_cannot_guard_are_named_and_exit_2() {
     let files = Files::make("broken");
     files.write("empty.pem", "");

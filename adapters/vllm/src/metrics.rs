@@ -1,4 +1,4 @@
-//! PURE. The few lines of vLLM's `/metrics` that matter here. Total: what cannot be read is not there.
+//! PURE. The few lines of vLLM's `/metrics` that matter here. Total: what cannot be read is absent.
 
 use std::time::Duration;
 
