@@ -97,6 +97,8 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
         status: status_rx,
         commands: commands_tx,
         signs: Arc::default(),
+        engine: EngineKind::Vllm,
+        is_bridged: false,
         stop: stop.child_token(),
     };
     fleet.add(key, handle);

@@ -10,7 +10,9 @@ use std::{
 };
 
 use kvbridge_adapters_api::Loss;
-use kvbridge_schemas::{Cursor, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust};
+use kvbridge_schemas::{
+    Cursor, EngineKind, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust,
+};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -167,6 +169,10 @@ pub struct ReplicaHandle {
     pub commands: mpsc::Sender<Command>,
     /// What is noted of it.
     pub signs: Arc<Signs>,
+    /// Whose events are folded.
+    pub engine: EngineKind,
+    /// This process publishes it.
+    pub is_bridged: bool,
     /// Ends its task.
     pub stop: CancellationToken,
 }

@@ -2,9 +2,18 @@
 //!
 //! - [`lane`](Lane): what one replica's log holds, and what must be written next so that it has no
 //!   hole.
+//! - [`reorder`](Reorder): what a log delivers, put back in order within bounds.
+//! - [`positions`](Positions): where on a bus a replica's newest batches lie.
+//! - [`pointer`](Pointer): which of several stored snapshots readers are sent to.
 
 mod lane;
+mod pointer;
+mod positions;
+mod reorder;
 
 #[cfg(feature = "shell")]
 pub(crate) use lane::{Covered, reset_envelope};
 pub use lane::{Lane, Outgoing, ResetCause};
+pub use pointer::{Pointer, PointerFault};
+pub use positions::{Positions, Start};
+pub use reorder::{Place, Reorder, ReorderLimits};

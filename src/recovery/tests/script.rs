@@ -5,10 +5,10 @@
 //! seq) `live 5!` (body unreadable) `live 5?` (a store lost) `live 5~` (unknown tag) `live 5c` (the
 //! engine cleared) `live 5r` (a bridge cleared) `live 5@7` (epoch 7 on the wire) `live 5+3` (span
 //! 3) `live 5x` (reset told by a bridge, span 3) `live 5y` (the same with a snapshot object) ·
-//! `batch …` the same forms inside the open answer · `end` `failed` `truncated` `intro 20 barrier
-//! 20` (resume 20, 3 records) `intro 20` `records 3` `snapshot_end` `busy` `inconsistent`
-//! `too_large` `unavailable` · `save` (a checkpoint) `restart` (the process comes back with the
-//! last one) `forgetful` (… with nothing but its epoch).
+//! `batch …` the same forms inside the open answer · `continues 5@7` (its log's numbers) `end`
+//! `failed` `truncated` `intro 20 barrier 20` (resume 20, 3 records) `intro 20` `records 3`
+//! `snapshot_end` `busy` `inconsistent` `too_large` `unavailable` · `save` (a checkpoint) `restart`
+//! (the process comes back with the last one) `forgetful` (… with nothing but its epoch).
 
 use std::fmt::Write as _;
 
@@ -17,8 +17,8 @@ use kvbridge_adapters_api::{
     SnapshotIntro, SnapshotRefusal, SnapshotSupport, SourceEvent,
 };
 use kvbridge_schemas::{
-    ClearCause, Cleared, Digest, Epoch, Event, HashInfo, HashScheme, Reset, Scope, Seq, Tier,
-    TierTrust, Trust, digest,
+    ClearCause, Cleared, Cursor, Digest, Epoch, Event, HashInfo, HashScheme, Reset, Scope, Seq,
+    Tier, TierTrust, Trust, digest,
 };
 
 use crate::recovery::{Action, Checkpoint, Fact, Finding, Input, Recovery, Settings, Tick};
@@ -160,6 +160,14 @@ impl Script {
             "finding" => Input::Finding(Finding::CountBelowZero),
             "live" => Input::Source(SourceEvent::Live(batch(rest))),
             "batch" => answer(AnswerPart::Batch(batch(rest))),
+            "continues" => {
+                let (next_seq, epoch) = rest.split_once('@').unwrap_or((rest, "0"));
+                let next_seq = Seq(next_seq.parse().unwrap());
+                answer(AnswerPart::Continues(Cursor {
+                    epoch: Epoch(epoch.parse().unwrap()),
+                    next_seq,
+                }))
+            }
             "end" => answer(AnswerPart::End),
             "failed" => answer(AnswerPart::Failed),
             "truncated" => answer(AnswerPart::Truncated),
