@@ -5,11 +5,13 @@
 //! - [`reorder`](Reorder): what a log delivers, put back in order within bounds.
 //! - [`positions`](Positions): where on a bus a replica's newest batches lie.
 //! - [`pointer`](Pointer): which of several stored snapshots readers are sent to.
+//! - [`stretch`](Stretch): which seqs of a stretch came back, which did not, and why.
 
 mod lane;
 mod pointer;
 mod positions;
 mod reorder;
+mod stretch;
 
 #[cfg(feature = "shell")]
 pub(crate) use lane::{Covered, reset_envelope};
@@ -17,3 +19,4 @@ pub use lane::{Lane, Outgoing, ResetCause};
 pub use pointer::{Pointer, PointerFault};
 pub use positions::{Positions, Start};
 pub use reorder::{Place, Reorder, ReorderLimits};
+pub use stretch::{Missing, Part, Stretch, Why};

@@ -4,8 +4,9 @@
 //! connection and an error into a word; `spool` is the bounded queue between drivers and publisher;
 //! `publisher` sends in a window, in order, again after every failure. `session` is the connection
 //! of everything else: `reader` follows streams and answers requests, `snapshots` are views on the
-//! server.
+//! server. `browse` looks once, for people.
 
+pub mod browse;
 mod connect;
 mod publisher;
 mod reader;
@@ -29,6 +30,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 pub use connect::{ConnectFailure, connect};
+pub use reader::Unreadable;
+pub use snapshots::{Reading, records_of};
 pub use streams::{Difference, Plan, StreamReport};
 
 use self::{
