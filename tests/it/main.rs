@@ -22,4 +22,5 @@ mod program;
 mod repair;
 mod restart;
 mod security;
+mod sglang;
 mod stop;
