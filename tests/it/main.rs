@@ -23,3 +23,6 @@ mod repair;
 mod restart;
 mod security;
 mod stop;
+mod zmq_bus;
+mod zmq_client;
+mod zmq_world;
