@@ -22,6 +22,7 @@ mod program;
 mod repair;
 mod restart;
 mod security;
+mod sglang;
 mod stop;
 mod zmq_bus;
 mod zmq_client;

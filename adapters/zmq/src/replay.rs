@@ -23,6 +23,8 @@ pub use crate::exchange::{ExchangeFailure as ReplayFailure, ExchangeSettings as 
 pub enum ReplayPart {
     /// One batch of the journal.
     Frame {
+        /// The topic; empty in the older framing.
+        topic: Bytes,
         /// The seq.
         seq_frame: SeqFrame,
         /// The engine's bytes, unread.
@@ -44,6 +46,7 @@ pub struct ReplayClient(ExchangeClient<Replayed>);
 /// One batch of the journal, unread.
 #[derive(Debug)]
 struct Replayed {
+    topic: Bytes,
     seq_frame: SeqFrame,
     payload: Bytes,
 }
@@ -69,8 +72,8 @@ impl ReplayClient {
     pub async fn next(&mut self) -> (Attempt, ReplayPart) {
         let (attempt, heard) = self.0.next().await;
         let part = match heard {
-            Heard::Part(Replayed { seq_frame, payload }) => {
-                ReplayPart::Frame { seq_frame, payload }
+            Heard::Part(Replayed { topic, seq_frame, payload }) => {
+                ReplayPart::Frame { topic, seq_frame, payload }
             }
             Heard::Done => ReplayPart::End,
             Heard::Failed(reason) => ReplayPart::Failed { reason },
@@ -100,9 +103,9 @@ impl Exchange for Replay {
     ) -> Result<Turn<Replayed>, FrameError> {
         match parse_replay(frames, frame_bytes_max)? {
             ReplayFrame::End => Ok(Turn { parts: Vec::new(), next: Next::Done }),
-            ReplayFrame::Batch { seq_frame, payload } => {
-                let bytes = seq_frame.as_bytes().len() + payload.len();
-                let part = Replayed { seq_frame, payload };
+            ReplayFrame::Batch { topic, seq_frame, payload } => {
+                let bytes = topic.len() + seq_frame.as_bytes().len() + payload.len();
+                let part = Replayed { topic, seq_frame, payload };
                 Ok(Turn { parts: vec![(part, bytes)], next: Next::Read })
             }
         }

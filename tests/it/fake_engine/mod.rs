@@ -4,4 +4,5 @@
 mod faults;
 mod members;
 pub(crate) mod peer;
+mod radix;
 mod truth;
