@@ -64,7 +64,7 @@ impl NatsArgs {
         let config = self.config.load(environment, flags)?;
         match config.bus {
             BusConfig::Nats(nats) => Ok(*nats),
-            BusConfig::Embedded => Err(BusError::NotNats.into()),
+            BusConfig::Embedded | BusConfig::Zmq(_) => Err(BusError::NotNats.into()),
         }
     }
 

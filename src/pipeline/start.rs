@@ -19,14 +19,17 @@ use super::{
     registry::{self, OpenError, Opened},
 };
 use crate::{
-    bus::{Embedded, Found, LogWriter, NatsBus, SharedBus, nats::BusStartError},
+    bus::{
+        Embedded, Found, LogWriter, NatsBus, SharedBus, ZmqBus, nats::BusStartError,
+        zmq::ZmqStartError,
+    },
     checkpoint::{Kept, StateDir, Wanted},
     clock::Clock,
     config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
     engine_metrics::Poll,
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
-    shared_log::Lane,
+    shared_log::{Lane, LogTail},
     telemetry::{self, BusLogMetrics, SourceMetrics},
     view::{View, ViewSettings},
 };
@@ -69,6 +72,9 @@ pub enum StartError {
         /// Why.
         source: reqwest::Error,
     },
+    /// The ZeroMQ bus could not be started.
+    #[error(transparent)]
+    ZmqBus(#[from] ZmqStartError),
     /// A source could not be opened.
     #[error("source of replica {key}")]
     Source {
@@ -95,6 +101,10 @@ pub async fn start(
     let bus: SharedBus = match &config.bus {
         BusConfig::Embedded => Arc::new(Embedded::new(fleet.events_sender())),
         BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
+        BusConfig::Zmq(zmq) => {
+            let publishes = !config.sources.is_empty();
+            Arc::new(ZmqBus::start(zmq, publishes, &fleet, tasks).await?)
+        }
     };
     let pipeline = Pipeline { fleet, index, writers, sources: Arc::default(), bus, clock };
     let terms = Terms { config, state, floor: Epoch(0) };
@@ -146,6 +156,9 @@ impl Pipeline {
         let key = source.replica.key();
         // It may have been read from the bus so far; its engine is nearer.
         self.close(&key).await;
+        let tail = self.bus.tail(&key);
+        // The log knows lives that no checkpoint may know: none of them is begun again.
+        let floor = floor.max(tail.as_ref().map_or(Epoch(0), |tail| tail.cursor.epoch));
         let opened = registry::open(source, config)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         let fold = fold(source, &opened);
@@ -167,7 +180,7 @@ impl Pipeline {
             view: opened.view,
             kept: view,
             fold,
-            log: self.log(source),
+            log: self.log(source, tail),
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
@@ -264,13 +277,16 @@ impl Pipeline {
     }
 
     /// Its log, on a bus that is kept beyond this process.
-    fn log(&self, source: &SourceConfig) -> Option<LogWriter> {
+    fn log(&self, source: &SourceConfig, tail: Option<LogTail>) -> Option<LogWriter> {
         let (bridge, full) = self.bus.keeps()?;
         let (replica, key) = (&source.replica, source.replica.key());
         // A kept view goes on under its old epoch, so ids of resets must differ from those that an
         // earlier log of this bridge gave.
         let bridge = Arc::from(format!("{bridge}-{:x}", Clock::unix_ms()));
-        let lane = Lane::new(replica.clone(), source.engine.clone(), bridge);
+        let mut lane = Lane::new(replica.clone(), source.engine.clone(), bridge);
+        if let Some(tail) = tail {
+            lane.resume(tail);
+        }
         let metrics = BusLogMetrics::register(&key);
         Some(LogWriter::new(lane, self.bus.writer(&key)?, full, metrics))
     }

@@ -138,3 +138,23 @@ fn what_had_no_room_is_covered_when_there_is() {
     assert_eq!(settle(&mut lane, 9), "3+6 spool_overflow");
     assert_eq!(apply(&mut lane, [9]), "9");
 }
+
+fn resumed(next_seq: u64, kept: std::ops::Range<u64>) -> Lane {
+    let cursor = Cursor { epoch: Epoch(1), next_seq: Seq(next_seq) };
+    let digests = kept.map(|seq| (Seq(seq), Digest([1; 16]))).collect();
+    let mut lane = lane();
+    lane.resume(LogTail { cursor, digests });
+    lane
+}
+
+#[test]
+fn a_log_that_is_kept_is_gone_on_with() {
+    // The view is behind the log, as a checkpoint is after a crash.
+    assert_eq!(apply(&mut resumed(5, 2..5), 3..7), "5, 6");
+    // It is ahead of it: what was not written any more is missing.
+    assert_eq!(apply(&mut resumed(5, 2..5), 7..9), "5+2 permanent_hole, 7, 8");
+    // It was learned anew, in a life of its own.
+    let mut out = Vec::new();
+    resumed(5, 2..5).applied(batch(2, 0, 9), &mut out);
+    assert_eq!((show(&out), out[0].envelope.epoch), ("0".to_owned(), Epoch(2)));
+}
