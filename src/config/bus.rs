@@ -139,6 +139,7 @@ pub enum SpoolFull {
 /// whole: a file's token beside a flag's name would be two identities.
 pub(super) fn lay_over(file: &mut BusFile, flags: BusFile) {
     let BusFile { url, token, user, password, nkey, creds, tls_ca, tls_cert, tls_key, .. } = flags;
+    let BusFile { stream, shards, models, .. } = flags;
     if url.is_some() {
         file.kind = Some("nats".to_owned());
         file.url = url;
@@ -147,9 +148,10 @@ pub(super) fn lay_over(file: &mut BusFile, flags: BusFile) {
         (file.token, file.user, file.password) = (token, user, password);
         (file.nkey, file.creds) = (nkey, creds);
     }
-    if tls_ca.is_some() {
-        file.tls_ca = tls_ca;
-    }
+    file.stream = stream.or(file.stream.take());
+    file.shards = shards.or(file.shards.take());
+    file.models = models.or(file.models.take());
+    file.tls_ca = tls_ca.or(file.tls_ca.take());
     if tls_cert.is_some() {
         (file.tls_cert, file.tls_key) = (tls_cert, tls_key);
     }
