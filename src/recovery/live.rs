@@ -91,6 +91,10 @@ impl Recovery {
         if self.unattached() {
             return cx.record(Fact::Unattached);
         }
+        if batch.span == 0 {
+            // It covers no seq: nothing to apply, and no bytes to compare.
+            return cx.record(Fact::Duplicate(batch.seq));
+        }
         self.arrive(cx, batch, true);
     }
 
@@ -367,6 +371,7 @@ fn flushed_scope(batch: &Batch) -> Option<Scope> {
         | Event::Removed(_)
         | Event::Reset(_)
         | Event::Moved(_)
+        | Event::Trust(_)
         | Event::Unknown(_) => None,
     })
 }

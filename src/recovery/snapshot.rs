@@ -149,6 +149,7 @@ impl Recovery {
             | Event::Removed(_)
             | Event::Cleared(_)
             | Event::Moved(_)
+            | Event::Trust(_)
             | Event::Unknown(_) => None,
         });
         if object.is_some() && self.can_snapshot() {
