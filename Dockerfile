@@ -2,7 +2,9 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /source
 COPY . .
-RUN cargo build --release --locked --bin kvbridge
+# Shown by --version; the context has no git.
+ARG KVBRIDGE_COMMIT=
+RUN KVBRIDGE_COMMIT="$KVBRIDGE_COMMIT" cargo build --release --locked --bin kvbridge
 
 FROM debian:bookworm-slim
 RUN useradd --system --uid 10001 --no-create-home kvbridge
@@ -11,4 +13,4 @@ COPY --from=build /source/tests/fixtures/vllm-0.32.0-basic.jsonl /usr/share/kvbr
 USER 10001
 EXPOSE 8090
 ENTRYPOINT ["kvbridge"]
-CMD ["run", "--play", "/usr/share/kvbridge/demo.jsonl", "--listen", "0.0.0.0:8090"]
+CMD ["run", "--play", "/usr/share/kvbridge/demo.jsonl"]

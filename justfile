@@ -29,7 +29,11 @@ play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
     cargo run --release -- play {{file}} {{arguments}}
 
 # everything that .ci/run leaves out
-full: ci sim-long fuzz bench advisories
+full: ci compose sim-long fuzz bench advisories
+
+# the shipped docker-compose.yml, really brought up; needs a Docker daemon
+compose:
+    tests/containers/compose.sh
 
 # five thousand seeds, in an optimised build
 sim-long seeds="5000":

@@ -14,6 +14,7 @@
 //! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames;
 //!   `playback`: a recording as an engine; `fake_engine`: a model of an engine.
 //! - `http`: the API of routers and operators.
+//! - `engine_metrics`: what engines say of themselves beside their events.
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
 //! - `telemetry`: metrics and the log.
 //! - `clock`: the only place that reads time.
@@ -33,6 +34,8 @@ pub mod clock;
 #[cfg(feature = "shell")]
 pub mod config;
 #[cfg(feature = "shell")]
+pub mod engine_metrics;
+#[cfg(feature = "shell")]
 pub mod fake_engine;
 #[cfg(feature = "shell")]
 pub mod http;
@@ -48,6 +51,8 @@ pub mod shared_log;
 #[cfg(feature = "shell")]
 pub mod telemetry;
 pub mod view;
+#[cfg(feature = "shell")]
+mod web_client;
 
 pub use kvbridge_adapters_api as api;
 pub use kvbridge_schemas as schemas;

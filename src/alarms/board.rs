@@ -65,7 +65,7 @@ mod tests {
             reason: "contiguous",
             reason_ms: 0,
             silent_ms: 0,
-            match_count: 0,
+            request_count: 0,
             undecodable_ms: None,
             device_copies: 0,
             pool_blocks: None,

@@ -92,8 +92,8 @@ impl Alarm {
             Alarm::ViewOverCapacity => About {
                 name: "view_over_capacity",
                 severity: Severity::Critical,
-                meaning: "the view holds more blocks on the device than pool_blocks says there are",
-                first_look: "pool_blocks against the engine's own number of blocks",
+                meaning: "the view holds more blocks on the device than the engine's pool has",
+                first_look: "sources.pool_blocks or what sources.metrics tells, against the engine's own number of blocks",
                 action: "correct pool_blocks; if it is right the view holds ghosts: resync and report it",
             },
             Alarm::OverLimit => About {

@@ -3,10 +3,10 @@
 use super::Alarm;
 use crate::recovery::TrustReason;
 
-/// Seconds in which match requests are counted.
+/// Seconds in which requests are counted.
 pub const TRAFFIC_WINDOW_SECONDS: usize = 30;
 
-/// Match requests in the window from which on a model has traffic. Fewer could be a probe.
+/// Requests in the window from which on a model has traffic. Fewer could be a probe.
 pub const TRAFFIC_MIN: u64 = 5;
 
 /// Silence that is too long under traffic. A serving engine stores a block every few steps.
@@ -27,8 +27,8 @@ pub struct Sight {
     pub reason_ms: u64,
     /// Time since the last live batch.
     pub silent_ms: u64,
-    /// Match requests for its model in the window.
-    pub match_count: u64,
+    /// Requests in the window: matches for its model, or what its engine says it served.
+    pub request_count: u64,
     /// Time since a batch could not be read as a whole; absent = never.
     pub undecodable_ms: Option<u64>,
     /// Physical blocks of the view on the device.
@@ -43,7 +43,7 @@ pub struct Sight {
 pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
     let because = |reason: TrustReason| sight.reason == reason.as_str();
     match alarm {
-        Alarm::StreamSilent => sight.match_count >= TRAFFIC_MIN && sight.silent_ms >= SILENT_MS,
+        Alarm::StreamSilent => sight.request_count >= TRAFFIC_MIN && sight.silent_ms >= SILENT_MS,
         Alarm::GapOpen => because(TrustReason::GapOpen) && sight.reason_ms >= GAP_OPEN_MS,
         Alarm::UndecodableEvents => {
             sight.undecodable_ms.is_some_and(|ms| ms < UNDECODABLE_MS)
@@ -65,7 +65,7 @@ mod tests {
         reason: "contiguous",
         reason_ms: 1_000_000,
         silent_ms: 0,
-        match_count: 1_000,
+        request_count: 1_000,
         undecodable_ms: None,
         device_copies: 10,
         pool_blocks: Some(10),
@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn each_rule_holds_at_its_bound_and_not_before() {
         assert!(held(&CALM).is_empty());
-        let silent = Sight { silent_ms: SILENT_MS, match_count: TRAFFIC_MIN, ..CALM };
+        let silent = Sight { silent_ms: SILENT_MS, request_count: TRAFFIC_MIN, ..CALM };
         assert_eq!(held(&silent), ["stream_silent"]);
-        assert!(held(&Sight { match_count: TRAFFIC_MIN - 1, ..silent }).is_empty());
+        assert!(held(&Sight { request_count: TRAFFIC_MIN - 1, ..silent }).is_empty());
         assert!(held(&Sight { silent_ms: SILENT_MS - 1, ..silent }).is_empty());
         let gap = Sight { reason: "gap_open", reason_ms: GAP_OPEN_MS, ..CALM };
         assert_eq!(held(&gap), ["gap_open"]);

@@ -68,6 +68,27 @@ struct Watched {
     signs: Arc<Signs>,
     undecodable_count: u64,
     undecodable_at: Option<Tick>,
+    served: Window,
+}
+
+/// A count at the last looks, oldest first.
+#[derive(Default)]
+struct Window(VecDeque<u64>);
+
+impl Window {
+    /// What was added within the window that ends now.
+    fn added(&mut self, count: u64) -> u64 {
+        // Whoever counts started anew.
+        if self.0.back().is_some_and(|last| count < *last) {
+            self.0.clear();
+        }
+        let oldest = self.0.front().copied().unwrap_or(count);
+        self.0.push_back(count);
+        if self.0.len() > TRAFFIC_WINDOW_SECONDS {
+            self.0.pop_front();
+        }
+        count - oldest
+    }
 }
 
 /// The task that looks.
@@ -77,8 +98,7 @@ pub struct Watch {
     replicas: BTreeMap<ReplicaKey, Watched>,
     ringing: watch::Sender<Ringing>,
     matches: Arc<Matches>,
-    /// Counts at the last looks, oldest first.
-    seen: BTreeMap<String, VecDeque<u64>>,
+    seen: BTreeMap<String, Window>,
 }
 
 impl Watch {
@@ -156,13 +176,8 @@ impl Watch {
         let mut traffic = BTreeMap::new();
         for (model, count) in read(&self.matches).iter() {
             let count = count.load(Ordering::Relaxed);
-            let seen = self.seen.entry(model.clone()).or_default();
-            let oldest = seen.front().copied().unwrap_or(0);
-            traffic.insert(model.clone(), count.saturating_sub(oldest));
-            seen.push_back(count);
-            if seen.len() > TRAFFIC_WINDOW_SECONDS {
-                seen.pop_front();
-            }
+            let added = self.seen.entry(model.clone()).or_default().added(count);
+            traffic.insert(model.clone(), added);
         }
         traffic
     }
@@ -185,6 +200,7 @@ impl Watched {
             signs: Arc::clone(&handle.signs),
             undecodable_count: 0,
             undecodable_at: None,
+            served: Window::default(),
         }
     }
 
@@ -196,15 +212,16 @@ impl Watched {
             self.undecodable_count = count;
             self.undecodable_at = Some(now);
         }
+        let served_count = self.served.added(handle.signs.request_count());
         let status = handle.status.borrow();
         Sight {
             reason: status.reason,
             reason_ms: unix_ms.saturating_sub(status.since_ms),
             silent_ms: since(handle.signs.received_at()),
-            match_count,
+            request_count: match_count.max(served_count),
             undecodable_ms: self.undecodable_at.map(since),
             device_copies: status.device_copies,
-            pool_blocks: handle.pool_blocks,
+            pool_blocks: handle.signs.pool_blocks(),
             replay_unusable: handle.signs.replay_unusable(),
         }
     }
@@ -261,7 +278,6 @@ mod tests {
             status,
             commands,
             signs: Arc::clone(&signs),
-            pool_blocks: None,
             stop: CancellationToken::new(),
         };
         fleet.add(key.clone(), handle);
@@ -286,6 +302,18 @@ mod tests {
             watch.look(Tick(second * 1_000), second * 1_000);
         }
         assert!(alarms.of(&key).is_empty(), "thirty seconds of calm end it");
+        // Routers ask elsewhere; the engine says that it serves all the same.
+        for second in 62..95_u64 {
+            signs.set_figures(None, Some(7_000 + second));
+            watch.look(Tick(second * 1_000), second * 1_000);
+        }
+        assert_eq!(alarms.of(&key), [Raised { alarm: Alarm::StreamSilent, since_ms: 63_000 }]);
+        // It started anew: its count did too, and what it served before is not traffic.
+        for second in 95..160_u64 {
+            signs.set_figures(None, Some(3));
+            watch.look(Tick(second * 1_000), second * 1_000);
+        }
+        assert!(alarms.of(&key).is_empty());
         assert!(render.render().contains(&format!("{silent} 0")));
     }
 }

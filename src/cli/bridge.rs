@@ -1,54 +1,135 @@
-//! How a subcommand speaks to a running kvbridge: certificate authority, token, refusals.
+//! How a subcommand speaks to a running kvbridge: certificates, token, refusals.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tokio_rustls::rustls::crypto::ring;
+use super::Exit;
+use crate::{config::Secret, web_client};
 
-use super::TailError;
-use crate::config::Secret;
+/// Most bytes of an answer that is not a stream.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 
-/// Most bytes of a refusal that are read.
-const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// Whom to believe, and who we are.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct TlsArgs {
+    /// The authority of the kvbridge's certificate, PEM [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Our certificate, PEM, for a kvbridge that wants one
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The key of our certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
 
-/// A client that believes the given authority, or those of the system.
-pub(super) fn client(ca: Option<&Path>, url: &str) -> Result<reqwest::Client, TailError> {
-    // The first in the process wins; both would be this one.
-    drop(ring::default_provider().install_default());
-    // No proxy: the address is meant as typed, and only `main` reads the environment.
-    let mut builder = reqwest::Client::builder().no_proxy();
-    if let Some(path) = ca {
-        let wrong = |message: String| TailError::File { path: path.to_owned(), message };
-        let pem = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-        let certificates = reqwest::Certificate::from_pem_bundle(&pem)
-            .map_err(|_| wrong("expected certificates as PEM".to_owned()))?;
+/// Why a kvbridge could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgeError {
+    /// A file with a token or a certificate cannot be used.
+    #[error("{}: {message}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
+    /// The kvbridge cannot be reached, or the connection broke.
+    #[error("cannot read {url}: {}", chain(source))]
+    Request {
+        /// Which address.
+        url: String,
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// It answered with something else.
+    #[error("{url} answered {status}{reason}")]
+    Refused {
+        /// Which address.
+        url: String,
+        /// Its status.
+        status: u16,
+        /// Its reason, after a space.
+        reason: String,
+    },
+}
+
+impl BridgeError {
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            BridgeError::File { .. } => Exit::BadInput,
+            BridgeError::Request { .. } | BridgeError::Refused { .. } => Exit::Failed,
+        }
+    }
+}
+
+/// A client for that address.
+pub(super) fn client(tls: &TlsArgs, url: &str) -> Result<reqwest::Client, BridgeError> {
+    let mut builder = web_client::builder();
+    if let Some(path) = &tls.ca {
+        let certificates = reqwest::Certificate::from_pem_bundle(&read(path)?)
+            .map_err(|_| wrong(path, "expected certificates as PEM"))?;
         if certificates.is_empty() {
-            return Err(wrong("holds no certificate".to_owned()));
+            return Err(wrong(path, "holds no certificate"));
         }
         builder = builder.tls_certs_only(certificates);
     }
-    builder.build().map_err(|source| TailError::Request { url: url.to_owned(), source })
+    if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
+        let mut pem = read(key)?;
+        pem.push(b'\n');
+        pem.extend(read(cert)?);
+        let identity = reqwest::Identity::from_pem(&pem)
+            .map_err(|_| wrong(cert, "expected a certificate, and its key in the file of --key"))?;
+        builder = builder.identity(identity);
+    }
+    builder.build().map_err(|source| BridgeError::Request { url: url.to_owned(), source })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, BridgeError> {
+    std::fs::read(path).map_err(|error| wrong(path, error.to_string()))
+}
+
+fn wrong(path: &Path, message: impl Into<String>) -> BridgeError {
+    BridgeError::File { path: path.to_owned(), message: message.into() }
 }
 
 /// The token in a file: its one line.
-pub(super) fn token(path: &Path) -> Result<Secret, TailError> {
-    let wrong = |message: String| TailError::File { path: path.to_owned(), message };
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+pub(super) fn token(path: &Path) -> Result<Secret, BridgeError> {
+    let text = String::from_utf8(read(path)?);
+    let text = text.as_deref().unwrap_or_default();
     let token = text.trim();
     if token.is_empty() || token.contains(|c: char| !c.is_ascii_graphic()) {
-        return Err(wrong("expected one token and nothing else".to_owned()));
+        return Err(wrong(path, "expected one token and nothing else"));
     }
     Ok(Secret::new(token))
 }
 
-/// Why a kvbridge refused, after a space; empty when it does not say.
-pub(super) async fn reason(response: reqwest::Response) -> String {
-    if response.content_length().is_none_or(|length| length > REFUSAL_BYTES_MAX as u64) {
-        return String::new();
+/// What an answer says, if it is of a size that people read.
+pub(super) async fn text(response: reqwest::Response) -> Option<String> {
+    if response.content_length().is_none_or(|length| length > ANSWER_BYTES_MAX) {
+        return None;
     }
-    let Ok(body) = response.bytes().await else { return String::new() };
-    let value: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-    match (value["reason"].as_str(), value["detail"].as_str()) {
+    response.text().await.ok()
+}
+
+/// A refusal with its reason, if it gives one.
+pub(super) async fn refusal(response: reqwest::Response, url: String) -> BridgeError {
+    let status = response.status().as_u16();
+    let text = text(response).await.unwrap_or_default();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let reason = match (value["reason"].as_str(), value["detail"].as_str()) {
         (Some(reason), Some(detail)) => format!(" {reason}: {detail}"),
         _ => String::new(),
+    };
+    BridgeError::Refused { url, status, reason }
+}
+
+/// An error with what caused it: without the chain a wrong certificate is "error sending request".
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
     }
+    text
 }

@@ -10,7 +10,8 @@ Examples:
 Exit codes: 0 ok, 1 run-time error, 2 bad input or configuration, 3 condition not reached, 130 Ctrl-C";
 
 pub(super) const RUN: &str = "\
---replay, --model, --instance, --dp, --bind, --topic and --transport belong to the source before them.
+--replay, --model, --instance, --dp, --bind, --topic, --transport, --metrics and --member belong to the
+source before them.
 
 Examples:
   kvbridge run --vllm tcp://10.0.0.7:5557 --replay tcp://10.0.0.7:5558 --model llama --instance 10.0.0.7:8000 \\
@@ -27,8 +28,17 @@ Examples:
   kvbridge tail                              a running kvbridge on this machine
   kvbridge tail --url https://bridge:8090 --ca ca.pem --token-file token
                                              one that asks for a token
+  kvbridge tail --url https://bridge:8090 --ca ca.pem --cert client.pem --key client.key
   kvbridge tail --vllm tcp://127.0.0.1:5557  an engine itself
   kvbridge tail --vllm tcp://127.0.0.1:5557 --raw recording.jsonl";
+
+pub(super) const HEALTH: &str = "\
+Exit codes: 0 ready, 1 no answer or another one, 2 a certificate cannot be used
+
+Examples:
+  kvbridge health
+  kvbridge health --url https://bridge:8090/readyz --ca ca.pem
+  kvbridge health --url http://127.0.0.1:8000/health      a fake engine";
 
 pub(super) const PLAY: &str = "\
 Examples:
@@ -36,7 +46,7 @@ Examples:
   kvbridge play recording.jsonl --drop 5-9,20 --journal 5";
 
 pub(super) const FAKE_ENGINE: &str = "\
-GET /truth says what is really cached, each rank with the seq it holds for. POST /control makes a
+GET /members/R/metrics says when tensor-parallel member R started. GET /truth says what is really cached, each rank with the seq it holds for. POST /control makes a
 fault, of all ranks or of ?rank=R:
   {\"fault\": \"restart\" | \"silent_restart\" | \"clear\" | \"undecodable_event\" | \"unknown_tag\"}
   {\"fault\": \"drop\" | \"hole\" | \"burn\" | \"poison\" | \"burst\", \"count\": 3}

@@ -1,6 +1,9 @@
 //! `kvbridge fake-engine`: a model of an engine, faithful on the wire.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use super::{CliError, Console, Exit, examples, signal};
 use crate::{
@@ -44,6 +47,9 @@ pub struct FakeEngineArgs {
     /// Tensor-parallel members of each rank
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     tp: u32,
+    /// Address that publishers and replay sockets bind; nobody is asked who they are
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    host: IpAddr,
     /// Port of rank 0's publisher; 0 = any free one
     #[arg(long = "pub", value_name = "PORT", default_value_t = 5557)]
     publish: u16,
@@ -98,6 +104,7 @@ impl FakeEngineArgs {
             host_blocks: self.host_blocks,
             dp: self.dp,
             tp: self.tp,
+            host: self.host,
             publish_port: self.publish,
             replay_port: self.replay,
             http: self.http,

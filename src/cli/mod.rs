@@ -10,6 +10,7 @@ mod decode;
 mod examples;
 mod exit;
 mod fake_engine;
+mod health;
 mod play;
 mod play_args;
 mod pretty;
@@ -24,6 +25,7 @@ use std::{io, path::PathBuf, sync::LazyLock};
 
 use clap::{Parser, Subcommand};
 
+pub use bridge::{BridgeError, TlsArgs};
 pub use bus::{BusArgs, BusError};
 pub use check_config::CheckArgs;
 pub use completions::CompletionsArgs;
@@ -32,6 +34,7 @@ pub use console::Console;
 pub use decode::DecodeArgs;
 pub use exit::Exit;
 pub use fake_engine::FakeEngineArgs;
+pub use health::HealthArgs;
 pub use play::PlayArgs;
 pub use play_args::{PlaybackArgs, Seqs};
 pub use run::{RunArgs, RunError};
@@ -70,6 +73,8 @@ pub enum Command {
     FakeEngine(Box<FakeEngineArgs>),
     /// Print the envelopes of recorded frames, one JSON object a line
     Decode(DecodeArgs),
+    /// Ask a running kvbridge whether it is ready
+    Health(HealthArgs),
     /// Check the configuration without opening anything
     CheckConfig(CheckArgs),
     /// Look at the streams of a NATS bus, or set them up
@@ -131,6 +136,9 @@ pub enum CliError {
     /// `tail` did not start or ended.
     #[error(transparent)]
     Tail(#[from] TailError),
+    /// `health` got no answer or another one.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
     /// `bus` could not look or change.
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -148,6 +156,7 @@ impl CliError {
             CliError::Play(PlayError::Unreadable { .. } | PlayError::Serve(_)) => Exit::Failed,
             CliError::Run(error) => error.exit(),
             CliError::Tail(error) => error.exit(),
+            CliError::Bridge(error) => error.exit(),
             CliError::Bus(error) => error.exit(),
         }
     }
@@ -169,6 +178,7 @@ pub async fn execute(
         Command::Tail(args) => Box::pin(args.execute(console)).await,
         Command::Play(args) => Box::pin(args.execute(console)).await,
         Command::FakeEngine(args) => Box::pin(args.execute(console)).await,
+        Command::Health(args) => args.execute(console).await,
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
         Command::Bus(args) => Box::pin(args.execute(environment, console)).await,

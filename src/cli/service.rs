@@ -7,6 +7,7 @@ use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
 };
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -35,6 +36,7 @@ pub(super) struct Service {
     state: Option<Arc<StateDir>>,
     keeper: Option<Arc<Keeper>>,
     checkpoint_every: watch::Sender<Duration>,
+    tls: watch::Sender<Option<TlsAcceptor>>,
 }
 
 /// Where the configuration came from, to read it again.
@@ -74,7 +76,8 @@ impl Service {
         });
         let reloads = api.reloads().unwrap_or_else(|| mpsc::channel(1).1);
         let (router, stop) = (api.clone().router(), tasks.stop_token());
-        let service = http::Service::new(router, security.tls, config.http.clone(), stop);
+        let (tls, acceptor) = watch::channel(security.tls);
+        let service = http::Service::new(router, acceptor, config.http.clone(), stop);
         tasks.spawn("http", service.serve(listener));
         let stop = tasks.stop_token();
         tasks.spawn("metrics upkeep", telemetry::upkeep(render, stop));
@@ -96,6 +99,7 @@ impl Service {
             state,
             keeper,
             checkpoint_every,
+            tls,
         })
     }
 
@@ -113,9 +117,14 @@ impl Service {
             ConfigError::Wrong(problems) => ReloadError::Wrong(problems),
             error @ ConfigError::Unreadable { .. } => ReloadError::Unreadable(error.to_string()),
         })?;
+        // Other files than those of the start need a new start; what is in them does not. Read
+        // before anything is touched: one that is wrong changes nothing.
+        let security = Security::read(&self.config.http)?;
         let Service { config, pipeline, tasks, state, .. } = self;
         let reloaded = pipeline::reload(pipeline, state.as_ref(), config, wanted, tasks).await?;
         self.api.apply(&self.config.limits);
+        self.tls.send_replace(security.tls);
+        self.api.admit_by(security.access);
         self.checkpoint_every.send_replace(self.config.state.interval);
         Ok(reloaded)
     }

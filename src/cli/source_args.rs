@@ -18,7 +18,7 @@ pub struct SourceArgs {
 }
 
 /// Options of a source: name, placeholder, help.
-const OPTIONS: [(&str, &str, &str); 7] = [
+const OPTIONS: [(&str, &str, &str); 9] = [
     ("replay", "ENDPOINT", "Where its journal answers"),
     ("model", "NAME", "The served model's name, as routers say it"),
     (
@@ -30,6 +30,8 @@ const OPTIONS: [(&str, &str, &str); 7] = [
     ("topic", "PREFIX", "ZeroMQ topic prefix"),
     ("transport", "LIBRARY", "What reads its sockets: zeromq or, where built in, omq"),
     ("bind", "", "The engine connects to us"),
+    ("metrics", "URL", "The engine's own metrics, for the size of its cache and its traffic"),
+    ("member", "URL", "Metrics of one of the engine's processes, for its start; repeatable"),
 ];
 
 impl Args for SourceArgs {
@@ -108,6 +110,11 @@ fn set(source: &mut SourceFile, name: &str, value: String) -> Result<(), Error> 
         "replay" => source.replay.replace(value).is_some(),
         "model" => source.model.replace(value).is_some(),
         "instance" => source.instance.replace(value).is_some(),
+        "metrics" => source.metrics.replace(value).is_some(),
+        "member" => {
+            source.members.get_or_insert_default().push(value);
+            false
+        }
         "transport" => source.transport.replace(value).is_some(),
         _ => source.topic.replace(value).is_some(),
     };
@@ -164,6 +171,17 @@ mod tests {
         );
         let transports: Vec<_> = sources.iter().map(|s| s.transport.as_deref()).collect();
         assert_eq!(transports, [None, Some("zeromq"), None]);
+    }
+
+    #[test]
+    fn members_add_up_and_there_is_one_address_of_metrics() {
+        let sources = parse("--vllm tcp://a:1 --member u --member v --metrics w").unwrap();
+        let members = sources[0].members.as_deref().unwrap();
+        assert_eq!(
+            (members, sources[0].metrics.as_deref()),
+            (&["u".into(), "v".into()][..], Some("w"))
+        );
+        assert!(parse("--vllm tcp://a:1 --metrics u --metrics v").is_err());
     }
 
     #[test]

@@ -13,7 +13,9 @@ use kvbridge_schemas::{Engine, Envelope, Epoch, Trust, codec};
 use serde_json::Value;
 
 use super::{
-    CliError, Console, Exit, SourceArgs, bridge, examples, pretty, signal,
+    CliError, Console, Exit, SourceArgs,
+    bridge::{self, BridgeError, TlsArgs},
+    examples, pretty, signal,
     sse::{ServerEvent, SseReader},
 };
 use crate::{
@@ -35,9 +37,8 @@ pub struct TailArgs {
     /// A file with the token that the kvbridge wants
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The authority of the kvbridge's certificate, PEM [default: those of the system]
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Show token ids; a kvbridge wants a token with the scope tokens for it
     #[arg(long)]
     tokens: bool,
@@ -75,32 +76,9 @@ pub enum TailError {
         /// Why.
         source: io::Error,
     },
-    /// A file of `--token-file` or `--ca` cannot be used.
-    #[error("{}: {message}", path.display())]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        message: String,
-    },
-    /// The kvbridge cannot be reached, or the connection broke.
-    #[error("cannot read {url}: {}", chain(source))]
-    Request {
-        /// Which address.
-        url: String,
-        /// Why.
-        source: reqwest::Error,
-    },
-    /// It answered with something else.
-    #[error("{url} answered {status}{reason}")]
-    Refused {
-        /// Which address.
-        url: String,
-        /// Its status.
-        status: u16,
-        /// Its reason, after a space.
-        reason: String,
-    },
+    /// The kvbridge cannot be asked.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
     /// What came are not our events.
     #[error("{url} does not send events")]
     NotEvents {
@@ -118,16 +96,14 @@ pub enum TailError {
 impl TailError {
     pub(super) fn exit(&self) -> Exit {
         match self {
+            TailError::Bridge(error) => error.exit(),
             TailError::NeedsEngine
-            | TailError::File { .. }
             | TailError::OneEngine { .. }
             | TailError::Options(_)
             | TailError::Open(_) => Exit::BadInput,
-            TailError::Raw { .. }
-            | TailError::Request { .. }
-            | TailError::Refused { .. }
-            | TailError::NotEvents { .. }
-            | TailError::Ended { .. } => Exit::Failed,
+            TailError::Raw { .. } | TailError::NotEvents { .. } | TailError::Ended { .. } => {
+                Exit::Failed
+            }
         }
     }
 }
@@ -160,17 +136,15 @@ impl TailArgs {
     async fn bridge(&self, console: &mut Console<'_>) -> Result<Exit, CliError> {
         let query = if self.tokens { "?tokens=true" } else { "" };
         let url = format!("{}/v1/events{query}", self.url.trim_end_matches('/'));
-        let failed = |source| TailError::Request { url: url.clone(), source };
-        let client = bridge::client(self.ca.as_deref(), &url)?;
+        let failed = |source| TailError::from(BridgeError::Request { url: url.clone(), source });
+        let client = bridge::client(&self.tls, &url).map_err(TailError::from)?;
         let mut request = client.get(&url);
         if let Some(path) = &self.token_file {
-            request = request.bearer_auth(bridge::token(path)?.expose());
+            request = request.bearer_auth(bridge::token(path).map_err(TailError::from)?.expose());
         }
         let response = request.send().await.map_err(failed)?;
-        let status = response.status();
-        if !status.is_success() {
-            let reason = bridge::reason(response).await;
-            return Err(TailError::Refused { url, status: status.as_u16(), reason }.into());
+        if !response.status().is_success() {
+            return Err(TailError::from(bridge::refusal(response, url).await).into());
         }
         let (mut reader, mut left) = (SseReader::default(), self.count.unwrap_or(u64::MAX));
         let mut chunks = response.bytes_stream();
@@ -268,17 +242,6 @@ impl TailArgs {
         console.line(&text)?;
         console.out.flush()
     }
-}
-
-/// An error with what caused it: without the chain a wrong certificate is "error sending request".
-fn chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
 
 /// The recording that `--raw` writes.

@@ -105,6 +105,10 @@ pub struct SourceFile {
     pub ignore_tags: Option<Vec<String>>,
     /// How many blocks the engine's device holds.
     pub pool_blocks: Option<u64>,
+    /// The engine's own metrics, `http://host:port/metrics`.
+    pub metrics: Option<String>,
+    /// Where each process of the engine tells when it started.
+    pub members: Option<Vec<String>>,
 }
 
 /// `[view]`

@@ -119,6 +119,11 @@ pub const SNAPSHOT_CHUNK_RECORDS: u32 = 1024;
 /// pools.
 pub const VIEW_BLOCKS_MAX: u64 = 8 * 1024 * 1024;
 
+/// Records of a snapshot for each block that may be kept: a block has one for each tier and group
+/// that holds it. Too small: a true snapshot of a hybrid model is refused. Too large: a snapshot of
+/// a thousand groups for each block takes the memory of a thousand.
+pub const SNAPSHOT_RECORDS_PER_BLOCK: u64 = 8;
+
 /// Blocks of one replica, in pools of its engine. Too small: host and disk tiers do not fit. Too
 /// large: as above.
 pub const VIEW_POOLS_MAX: u64 = 2;
@@ -182,6 +187,21 @@ pub const BUS_BLOCKED_MAX: Duration = Duration::from_secs(5);
 
 /// How long the spool may take to empty at the end. Shorter than [`STOP_DEADLINE`].
 pub const BUS_FLUSH_DEADLINE: Duration = Duration::from_secs(3);
+
+/// Time between two looks at an engine's metrics. Too small: engines render text all day. Too
+/// large: after a restart of one member a cache that no longer exists is believed that long.
+pub const ENGINE_POLL_EVERY: Duration = Duration::from_secs(1);
+
+/// How long such a look may take. Too small: a busy engine is never heard. Too large: as above,
+/// where one member hangs.
+pub const ENGINE_POLL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Bytes of an engine's metrics; more is refused. Too small: an engine with many ranks and
+/// histograms (about 100 KiB each) is not heard. Too large: what answers there takes that memory.
+pub const ENGINE_METRICS_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Members of one engine. The largest tensor-parallel groups are a few dozen.
+pub const ENGINE_MEMBER_COUNT_MAX: usize = 256;
 
 /// The bounds that an operator can change.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -101,6 +101,10 @@ pub struct SourceConfig {
     pub ignore_tags: Vec<String>,
     /// How many blocks the engine's device holds, when the operator tells.
     pub pool_blocks: Option<u64>,
+    /// The engine's own metrics.
+    pub metrics: Option<String>,
+    /// Where each process of the engine tells when it started.
+    pub members: Vec<String>,
 }
 
 /// The index.

@@ -110,6 +110,7 @@ impl Check<'_> {
         if file.pool_blocks == Some(0) {
             self.note(&format!("{path}.pool_blocks"), "must be at least 1");
         }
+        self.addresses(path, file);
         let rank_count = file.dp.unwrap_or(1);
         if rank_count == 0 || rank_count > RANK_COUNT_MAX {
             let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
@@ -151,9 +152,39 @@ impl Check<'_> {
                     transport,
                     ignore_tags: file.ignore_tags.clone().unwrap_or_default(),
                     pool_blocks: file.pool_blocks,
+                    metrics: file.metrics.clone(),
+                    members: file.members.clone().unwrap_or_default(),
                 })
             })
             .collect()
+    }
+
+    /// What is asked over HTTP.
+    fn addresses(&mut self, path: &str, file: &SourceFile) {
+        if let Some(url) = &file.metrics {
+            self.address(&format!("{path}.metrics"), url);
+        }
+        let members = file.members.as_deref().unwrap_or_default();
+        if members.len() > limits::ENGINE_MEMBER_COUNT_MAX {
+            let max = limits::ENGINE_MEMBER_COUNT_MAX;
+            let message = format!("expected up to {max} addresses, got {}", members.len());
+            self.note(&format!("{path}.members"), message);
+        }
+        for (at, url) in members.iter().enumerate() {
+            self.address(&format!("{path}.members[{at}]"), url);
+        }
+    }
+
+    fn address(&mut self, path: &str, text: &str) {
+        let expected = "expected an address such as http://host:port/metrics";
+        match reqwest::Url::parse(text) {
+            // It is shown in the log. The text is not repeated here, for the same reason.
+            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+                self.note(path, format!("{expected}, without credentials"));
+            }
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => (),
+            Ok(_) | Err(_) => self.note(path, expected),
+        }
     }
 
     fn engine(&mut self, path: &str, name: Option<&str>) -> Option<EngineKind> {

@@ -9,7 +9,7 @@ use std::sync::{
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::State,
+    extract::{Path, State},
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -21,12 +21,14 @@ use super::{
     Ports,
     control::{Ask, Fault},
     engine::{Finished, Request},
-    http_text::{completion_request, metrics_text, truth_lines},
+    http_text::{completion_request, metrics_text, start_text, truth_lines},
     settings::FakeSettings,
 };
 
 /// Header by which a caller picks a rank.
 const RANK_HEADER: &str = "x-data-parallel-rank";
+
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 struct Shared {
     settings: Arc<FakeSettings>,
@@ -70,6 +72,7 @@ pub(super) fn router(
         .route("/ports", get(ports_json))
         .route("/kv_event_sources", get(sources))
         .route("/metrics", get(metrics))
+        .route("/members/{tp_rank}/metrics", get(member))
         .route("/truth", get(truth))
         .route("/v1/completions", post(completions))
         .route("/reset_prefix_cache", post(reset))
@@ -175,7 +178,20 @@ async fn metrics(State(fake): Fake) -> Result<Response, Refusal> {
         ranks.push(fake.ask(rank, Ask::Stats).await?);
     }
     let text = metrics_text(&ranks, &fake.settings);
-    Ok(with_type(text, "text/plain; version=0.0.4; charset=utf-8"))
+    Ok(with_type(text, METRICS_TYPE))
+}
+
+/// What a tensor-parallel member's own process would say: of rank 0, or of `?rank=`.
+async fn member(
+    State(fake): Fake,
+    Path(member): Path<usize>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    let ranks = fake.ranks(&uri)?;
+    let stats = fake.ask(ranks.first().copied().unwrap_or(0), Ask::Stats).await?;
+    let started_ms = stats.started_ms.get(member);
+    let started_ms = started_ms.ok_or_else(|| Refusal::bad("there is no such member"))?;
+    Ok(with_type(start_text(*started_ms), METRICS_TYPE))
 }
 
 async fn ports_json(State(fake): Fake) -> Response {

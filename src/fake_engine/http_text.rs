@@ -122,9 +122,8 @@ fn write_metrics(
             settings.block_size, settings.blocks,
         )?;
     }
-    writeln!(out, "# TYPE process_start_time_seconds gauge")?;
     let leader = ranks.first().and_then(|stats| stats.started_ms.first());
-    writeln!(out, "process_start_time_seconds {}", seconds(leader.copied().unwrap_or(0)))?;
+    out.push_str(&start_text(leader.copied().unwrap_or(0)));
     writeln!(out, "# TYPE fake_engine_member_start_time_seconds gauge")?;
     for (rank, stats) in ranks.iter().enumerate() {
         for (member, started_ms) in stats.started_ms.iter().enumerate() {
@@ -134,6 +133,12 @@ fn write_metrics(
         }
     }
     Ok(())
+}
+
+/// When a process started, as every Prometheus client says it.
+pub(super) fn start_text(started_ms: u64) -> String {
+    let at = seconds(started_ms);
+    format!("# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {at}\n")
 }
 
 fn seconds(unix_ms: u64) -> f64 {

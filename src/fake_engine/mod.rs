@@ -27,7 +27,10 @@ pub mod traffic;
 use std::{io, net::SocketAddr, sync::Arc};
 
 use kvbridge_adapters_zmq::ServeError;
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
 
 pub use release::Release;
 pub use settings::FakeSettings;
@@ -97,7 +100,8 @@ pub async fn start(
     let ports = Ports { http: format!("http://{local}"), ranks };
     let router = http::router(Arc::new(settings), ports.clone(), asks);
     let stop = tasks.stop_token();
-    let service = Service::new(router, None, HttpConfig::default(), stop);
+    let plain = watch::channel(None).1;
+    let service = Service::new(router, plain, HttpConfig::default(), stop);
     tasks.spawn("fake http", service.serve(listener));
     Ok(ports)
 }

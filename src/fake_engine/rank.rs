@@ -1,6 +1,6 @@
 //! SHELL. One data-parallel rank: an engine, its publisher, and what is done to them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use bytes::Bytes;
 use kvbridge_adapters_zmq::{Faults, Framing, ServeError, ServeSettings, Server};
@@ -344,7 +344,11 @@ fn engine(settings: &FakeSettings, life: u64) -> Engine {
 fn serve_settings(settings: &FakeSettings, rank: u32) -> ServeSettings {
     let endpoint = |port: u16| {
         let offset = if port == 0 { 0 } else { rank };
-        format!("tcp://127.0.0.1:{}", u32::from(port) + offset)
+        let host = match settings.host {
+            IpAddr::V4(host) => host.to_string(),
+            IpAddr::V6(host) => format!("[{host}]"),
+        };
+        format!("tcp://{host}:{}", u32::from(port) + offset)
     };
     ServeSettings {
         live: endpoint(settings.publish_port),

@@ -1,6 +1,9 @@
 //! How a fake engine is set up.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use super::{cache::CacheSettings, encode::Encoder, release::Release, traffic::TrafficSettings};
 
@@ -25,6 +28,8 @@ pub struct FakeSettings {
     pub dp: u32,
     /// Tensor-parallel members of each rank.
     pub tp: u32,
+    /// Address of publishers and replay sockets.
+    pub host: IpAddr,
     /// Port of rank 0's publisher; rank r has port + r; 0 = any free ones.
     pub publish_port: u16,
     /// Port of rank 0's replay socket.
@@ -59,6 +64,7 @@ impl Default for FakeSettings {
             host_blocks: 0,
             dp: 1,
             tp: 1,
+            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             publish_port: 0,
             replay_port: 0,
             http: SocketAddr::from(([127, 0, 0, 1], 0)),

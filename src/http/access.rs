@@ -3,7 +3,11 @@
 //! Tokens are kept as SHA-256 digests and compared in constant time, each one of them at every
 //! request, so that neither an answer's time nor a core dump tells one.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
@@ -44,8 +48,10 @@ impl Scope {
 }
 
 /// What one request is granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Grant {
+    /// Digest of the token it was given for; absent where nobody is asked.
+    token: Option<[u8; 32]>,
     scopes: BTreeSet<Scope>,
     /// Absent = all.
     models: Option<BTreeSet<String>>,
@@ -55,7 +61,8 @@ pub struct Grant {
 impl Grant {
     /// What everybody is granted where nobody is asked: all but prompts.
     pub fn open() -> Grant {
-        Grant { scopes: [Scope::Read, Scope::Write].into(), models: None, expires_ms: None }
+        let scopes = [Scope::Read, Scope::Write].into();
+        Grant { token: None, scopes, models: None, expires_ms: None }
     }
 
     /// Whether replicas of that model are shown.
@@ -107,6 +114,26 @@ pub enum Access {
     Open,
     /// Everybody shows a token.
     Tokens(Arc<Tokens>),
+}
+
+/// The access in force, until a reload reads another one.
+pub struct InForce(RwLock<Access>);
+
+impl InForce {
+    /// This one, for now.
+    pub fn new(access: Access) -> InForce {
+        InForce(RwLock::new(access))
+    }
+
+    /// What is in force now.
+    pub fn now(&self) -> Access {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on another one.
+    pub fn put(&self, access: Access) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = access;
+    }
 }
 
 /// All tokens of the file.
@@ -176,7 +203,7 @@ impl Access {
                     format!("expected {TOKEN_BYTES_MIN} or more visible ASCII characters");
                 note("token", message);
             }
-            let digest = Sha256::digest(secret.as_bytes()).into();
+            let digest: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
             if known.iter().any(|other| other.digest == digest) {
                 note("token", "is there twice".to_owned());
             }
@@ -190,6 +217,7 @@ impl Access {
                 note("expires", "expected a time such as \"2027-01-31T00:00:00Z\"".to_owned());
             }
             let grant = Grant {
+                token: Some(digest),
                 scopes: scopes.unwrap_or_default(),
                 models: entry.models,
                 expires_ms: expires.flatten(),
@@ -200,6 +228,19 @@ impl Access {
             Ok(Access::Tokens(Arc::new(Tokens(known))))
         } else {
             Err(problems)
+        }
+    }
+
+    /// Whether a grant of an earlier reading is also one of this. Without it a token that was taken
+    /// out of the file could read on for as long as its stream is open.
+    pub fn still_grants(&self, grant: &Arc<Grant>) -> bool {
+        match self {
+            Access::Open => true,
+            Access::Tokens(tokens) => {
+                // A pointer first: nearly always nothing was read meanwhile.
+                tokens.0.iter().any(|known| Arc::ptr_eq(&known.grant, grant))
+                    || tokens.0.iter().any(|known| known.grant == *grant)
+            }
         }
     }
 

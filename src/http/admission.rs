@@ -25,7 +25,7 @@ pub(super) async fn write(State(api): State<Api>, request: Request, next: Next) 
 }
 
 async fn admit(Api(api): &Api, scope: Scope, mut request: Request, next: Next) -> Response {
-    let admitted = api.access.admit(request.headers(), Clock::unix_ms());
+    let admitted = api.access.now().admit(request.headers(), Clock::unix_ms());
     match admitted.and_then(|grant| grant.require(scope).map(|()| grant)) {
         Ok(grant) => {
             request.extensions_mut().insert(grant);

@@ -2,8 +2,9 @@
 //! count unless `?tokens=true` asks for them and the token has the scope.
 //!
 //! First comes a `standing` of every replica, so that a reader knows where it begins. After it
-//! `envelope` carries an envelope, `standing` a replica whose trust or reason changed, `lagged` how
-//! many of both the reader was too slow for. A reader is never waited for.
+//! `envelope` carries an envelope, `standing` a replica whose trust, reason or epoch changed,
+//! `removed` one that the configuration no longer names, `lagged` how many of these the reader was
+//! too slow for. A reader is never waited for.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -20,7 +21,7 @@ use kvbridge_schemas::{ReplicaKey, codec};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, broadcast::error::RecvError};
 
-use super::{Api, Grant, Problem, ReplicaJson, Shared, json_bytes};
+use super::{Api, Grant, Problem, ReplicaJson, Shared, json_bytes, replicas::NameJson};
 use crate::{
     clock::Clock,
     pipeline::{FleetEvent, ReplicaHandle},
@@ -32,6 +33,13 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[derive(Serialize)]
 struct Lagged {
     missed: u64,
+}
+
+/// A replica that is read no more.
+#[derive(Serialize)]
+struct RemovedJson<'a> {
+    key: &'a str,
+    replica: NameJson<'a>,
 }
 
 /// One reader; the permit is given back when it goes.
@@ -81,7 +89,8 @@ impl Reader {
                     received = self.events.recv() => received,
                 },
             };
-            if self.grant.expired(Clock::unix_ms()) {
+            let granted = self.api.access.now().still_grants(&self.grant);
+            if !granted || self.grant.expired(Clock::unix_ms()) {
                 return None;
             }
             match event {
@@ -101,7 +110,7 @@ impl Reader {
 fn model(event: &FleetEvent) -> &str {
     match event {
         FleetEvent::Applied(envelope) => &envelope.replica.model,
-        FleetEvent::Standing(_, replica, _) => &replica.model,
+        FleetEvent::Standing(_, replica, _) | FleetEvent::Removed(_, replica) => &replica.model,
     }
 }
 
@@ -118,6 +127,11 @@ fn encode(event: FleetEvent, shows_tokens: bool) -> Event {
         FleetEvent::Standing(key, replica, status) => {
             let json = json_bytes(&ReplicaJson::of(&key, &replica, &status));
             Event::default().event("standing").data(text(json))
+        }
+        FleetEvent::Removed(key, replica) => {
+            let json =
+                json_bytes(&RemovedJson { key: key.as_str(), replica: NameJson::of(&replica) });
+            Event::default().event("removed").data(text(json))
         }
     }
 }

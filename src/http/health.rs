@@ -1,7 +1,7 @@
 //! GET /healthz, /readyz, /metrics.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -12,10 +12,14 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
+use kvbridge_schemas::ReplicaKey;
 use serde::Serialize;
 
 use super::{Api, Grant, Problem, Shared, json};
-use crate::{bus::Standing, telemetry::cursor_age};
+use crate::{
+    bus::Standing,
+    telemetry::{self, cursor_age},
+};
 
 #[derive(Serialize)]
 struct Alive {
@@ -71,7 +75,11 @@ pub(super) async fn metrics(
     refresh(&api);
     // Rendering thousands of series takes milliseconds: not on a thread that serves matches.
     let render = api.render.clone();
-    match tokio::task::spawn_blocking(move || render.render()).await {
+    let keys: BTreeSet<ReplicaKey> = api.pipeline.fleet.replicas().map(|(key, _)| key).collect();
+    let text = move || {
+        telemetry::without_others(render.render(), |key| keys.iter().any(|it| it.as_str() == key))
+    };
+    match tokio::task::spawn_blocking(text).await {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
             .into_response(),
         Err(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "render_failed", "no metrics")
@@ -83,6 +91,7 @@ pub(super) async fn metrics(
 fn refresh(api: &Shared) {
     let now = api.pipeline.clock.now();
     let mut ages = api.ages.lock().unwrap_or_else(PoisonError::into_inner);
+    ages.retain(|key, _| api.pipeline.fleet.has(key));
     for (key, replica) in api.pipeline.fleet.replicas() {
         let age_ms = now.0.saturating_sub(replica.status.borrow().moved_at.0);
         let age = ages.entry(key).or_insert_with_key(cursor_age);

@@ -51,7 +51,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-pub use access::{Access, Grant, Scope};
+pub use access::{Access, Grant, InForce, Scope};
 pub use config::ReloadRequest;
 pub use problem::Problem;
 pub use replicas::ReplicaJson;
@@ -90,7 +90,7 @@ struct Shared {
     pipeline: Pipeline,
     limits: Limits,
     body_deadline: Duration,
-    access: Access,
+    access: InForce,
     alarms: Alarms,
     metrics: Metrics,
     render: PrometheusHandle,
@@ -125,7 +125,7 @@ impl Api {
             pipeline,
             limits,
             body_deadline,
-            access,
+            access: InForce::new(access),
             alarms,
             render,
             stop,
@@ -140,6 +140,11 @@ impl Api {
     /// Takes over the limits that may change while the program runs.
     pub fn apply(&self, limits: &Limits) {
         self.0.match_token_count_max.store(limits.match_token_count_max, Ordering::Relaxed);
+    }
+
+    /// Takes over what a reload read anew of who may do what.
+    pub fn admit_by(&self, access: Access) {
+        self.0.access.put(access);
     }
 
     /// All routes.

@@ -12,6 +12,7 @@ use metrics::counter;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinSet,
 };
 use tokio_rustls::TlsAcceptor;
@@ -31,16 +32,17 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub struct Service {
     router: Router,
-    tls: Option<TlsAcceptor>,
+    tls: watch::Receiver<Option<TlsAcceptor>>,
     config: HttpConfig,
     stop: CancellationToken,
 }
 
 impl Service {
-    /// A service of these routes. `stop` lets open requests end and takes no new ones.
+    /// A service of these routes. `stop` lets open requests end and takes no new ones. Each
+    /// connection is encrypted by what `tls` holds when it comes.
     pub fn new(
         router: Router,
-        tls: Option<TlsAcceptor>,
+        tls: watch::Receiver<Option<TlsAcceptor>>,
         config: HttpConfig,
         stop: CancellationToken,
     ) -> Service {
@@ -77,7 +79,8 @@ impl Service {
         // Answers are small and waited for.
         drop(stream.set_nodelay(true));
         let stream = Stalling::new(stream, self.config.stall_deadline);
-        let ended = match self.tls.clone() {
+        let acceptor = self.tls.borrow().clone();
+        let ended = match acceptor {
             None => Box::pin(self.speak(stream)).await,
             Some(acceptor) => {
                 let shaken = acceptor.accept(stream);

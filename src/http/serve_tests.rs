@@ -36,7 +36,7 @@ async fn server(config: HttpConfig) -> Server {
     );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let service = Service::new(router, None, config, stop.clone());
+    let service = Service::new(router, tokio::sync::watch::channel(None).1, config, stop.clone());
     Server { address, stop, task: tokio::spawn(service.serve(listener)) }
 }
 

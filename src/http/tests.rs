@@ -97,7 +97,6 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
         status: status_rx,
         commands: commands_tx,
         signs: Arc::default(),
-        pool_blocks: None,
         stop: stop.child_token(),
     };
     fleet.add(key, handle);

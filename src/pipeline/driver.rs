@@ -9,11 +9,9 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use kvbridge_adapters_api::{
-    AnswerPart, Attempt, Batch, SnapshotRefusal, Source, SourceEvent, SourceRequest,
+    AnswerPart, Attempt, Batch, Delivery, SnapshotRefusal, Source, SourceEvent, SourceRequest,
 };
-use kvbridge_schemas::{
-    Cursor, Engine, EngineKind, Envelope, Replica, ReplicaKey, Seq, TierTrust, Trust,
-};
+use kvbridge_schemas::{Cursor, EngineKind, Replica, ReplicaKey, Seq, TierTrust, Trust};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -22,6 +20,7 @@ use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, Signs}
 use crate::{
     bus::{Embedded, LogWriter, Writer},
     clock::Clock,
+    config::ViewConfig,
     index::{Generation, Index, Published, ReplicaSlot},
     recovery::{Action, ClearReason, Input, Recovery, Tick, TrustReason},
     telemetry::{FactLog, ReplicaMetrics},
@@ -57,9 +56,9 @@ pub struct DriverParts {
     pub recovery: Recovery,
     /// How events fold.
     pub view: ViewSettings,
-    /// More blocks than this are not kept.
-    pub blocks_max: u64,
-    /// What the watch of alarms looks at.
+    /// How much is kept.
+    pub kept_max: ViewConfig,
+    /// What is noted of it.
     pub signs: Arc<Signs>,
     /// The view of an earlier process, if recovery was restored with it.
     pub kept: Option<View>,
@@ -87,7 +86,9 @@ pub struct Driver {
     recovery: Recovery,
     view_settings: ViewSettings,
     view: View,
-    blocks_max: u64,
+    /// The snapshot that is being read.
+    shadow: Option<Shadow>,
+    kept_max: ViewConfig,
     signs: Arc<Signs>,
     commands: mpsc::Receiver<Command>,
     status: watch::Sender<ReplicaStatus>,
@@ -132,10 +133,11 @@ impl Driver {
             moved_at: outputs.clock.now(),
             blind_since: outputs.clock.now(),
             view: parts.kept.unwrap_or_else(|| View::new(parts.view)),
+            shadow: None,
             fold: parts.fold,
             halted: false,
             view_settings: parts.view,
-            blocks_max: parts.blocks_max,
+            kept_max: parts.kept_max,
             signs: parts.signs,
             replica: parts.replica,
             key,
@@ -178,7 +180,8 @@ impl Driver {
                 },
                 () = catch_up(self.log.as_mut(), self.cursor, self.told.0.device) => continue,
                 event = self.source.next(), if !self.source_ended && !self.halted => match event {
-                    Some(event) => self.received(event),
+                    Some(Delivery::Event(event)) => self.received(event),
+                    Some(Delivery::Records { attempt, records }) => self.records(attempt, records),
                     None => {
                         self.source_ended = true;
                         error!(replica = %self.key, "source ended");
@@ -233,9 +236,8 @@ impl Driver {
                 self.cursor = Cursor { epoch, next_seq: Seq(0) };
                 self.write(vec![Delta::Cleared]);
             }
-            Action::Install { attempt, epoch, resume_seq: _ } => {
-                // No source of this version gives snapshots, and recovery asks only those that do.
-                error!(replica = %self.key, %attempt, %epoch, "snapshot without records");
+            Action::Install { attempt, epoch, resume_seq } => {
+                self.install(attempt, epoch, resume_seq);
             }
             Action::RequestReplay { attempt, start_seq } => {
                 let request = SourceRequest::Replay { attempt, start_seq };
@@ -244,12 +246,14 @@ impl Driver {
                 }
             }
             Action::RequestSnapshot { attempt, object } => {
+                self.shadow = Some(Shadow::new(attempt, self.view_settings));
                 if self.source.request(SourceRequest::Snapshot { attempt, object }).is_err() {
                     let refusal = SnapshotRefusal::Unavailable;
                     self.answer(attempt, AnswerPart::SnapshotRefused(refusal));
                 }
             }
             Action::CancelRequest => {
+                self.shadow = None;
                 // A source that cannot cancel has nothing open: its next answer carries an old
                 // number.
                 drop(self.source.request(SourceRequest::Cancel));
@@ -271,7 +275,8 @@ impl Driver {
         self.view.apply(&batch.events, &mut deltas, &mut findings);
         self.inputs.extend(findings.into_iter().map(Input::Finding));
         self.cursor.next_seq = batch.next_seq();
-        if self.view.block_count() > self.blocks_max {
+        // The engine tells its pool only while it runs.
+        if self.view.block_count() > self.blocks_max() {
             self.inputs.push_back(Input::OverLimit);
         }
         self.moved_at = now;
@@ -284,6 +289,10 @@ impl Driver {
                 log.applied(envelope);
             }
         }
+    }
+
+    fn blocks_max(&self) -> u64 {
+        self.kept_max.blocks_max(self.signs.pool_blocks())
     }
 
     /// Withdrawals take effect at once; grants wait for the data before them.
@@ -317,12 +326,13 @@ impl Driver {
     /// Sends what the input changed, the last version with what may be believed now.
     async fn publish(&mut self) {
         let standing = self.recovery.standing();
-        let changed = {
+        self.cursor = self.recovery.cursor();
+        let (changed, renamed) = {
             let shown = self.status.borrow();
-            (shown.trust, shown.reason) != (standing.0, standing.1.as_str())
+            let changed = (shown.trust, shown.reason) != (standing.0, standing.1.as_str());
+            (changed, shown.cursor.epoch != self.cursor.epoch)
         };
         let moved = !self.writes.is_empty();
-        self.cursor = self.recovery.cursor();
         if changed {
             self.stand(standing);
         }
@@ -338,8 +348,10 @@ impl Driver {
         }
         self.published_generation = self.generation;
         let published = self.published();
-        if let Some(IndexWrite::Apply { published: last, .. }) = self.writes.last_mut() {
-            *last = published;
+        match self.writes.last_mut() {
+            Some(IndexWrite::Apply { published: last, .. })
+            | Some(IndexWrite::Replace { published: last, .. }) => *last = published,
+            Some(IndexWrite::Drop { .. }) | None => (),
         }
         for mut write in std::mem::take(&mut self.writes) {
             while let Err(back) = self.outputs.writers.try_send(write) {
@@ -347,7 +359,7 @@ impl Driver {
                 tokio::time::sleep(INDEX_RETRY).await;
             }
         }
-        if changed || moved {
+        if changed || renamed || moved {
             self.show();
         }
     }
@@ -379,26 +391,12 @@ impl Driver {
         };
         self.signs.set_replay_unusable(self.recovery.replay_unusable());
         let before = self.status.send_replace(status.clone());
-        if before.trust != status.trust || before.reason != status.reason {
+        // A new life within one step: trust is as before, and everything it rests on is not.
+        let told = |of: &ReplicaStatus| (of.trust, of.reason, of.cursor.epoch);
+        if told(&before) != told(&status) {
             let (key, replica) = (self.key.clone(), Arc::clone(&self.replica));
             // Without a reader nothing is missed.
             drop(self.outputs.events.send(FleetEvent::Standing(key, replica, status)));
-        }
-    }
-
-    fn envelope(&self, batch: Batch) -> Envelope {
-        Envelope {
-            replica: Replica::clone(&self.replica),
-            epoch: self.cursor.epoch,
-            incarnation: batch.incarnation,
-            seq: batch.seq,
-            span: batch.span,
-            digest: batch.digest,
-            trust: self.told.0.device,
-            ts: batch.ts,
-            engine: Engine { kind: self.engine.clone(), format: batch.format.to_owned() },
-            hash: batch.hash,
-            events: batch.events,
         }
     }
 }
@@ -407,7 +405,10 @@ impl Driver {
 mod asked;
 #[path = "driver_bus.rs"]
 mod bus;
+#[path = "driver_shadow.rs"]
+mod shadow;
 use bus::catch_up;
+use shadow::Shadow;
 
 #[cfg(test)]
 #[path = "driver_tests.rs"]

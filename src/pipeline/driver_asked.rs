@@ -1,5 +1,6 @@
 //! What a driver is asked between two inputs. Each answer is of one cursor.
 
+use kvbridge_adapters_api::SourceEvent;
 use kvbridge_schemas::{Replica, SnapshotHeader};
 
 use super::Driver;
@@ -16,6 +17,9 @@ impl Driver {
             Command::Resync => return (!self.halted).then_some(Input::Resync),
             Command::OverLimit => return (!self.halted).then_some(Input::OverLimit),
             Command::Release => return (!self.halted).then_some(Input::Release),
+            Command::Restarted => {
+                return (!self.halted).then_some(Input::Source(SourceEvent::Restarted));
+            }
             Command::Snapshot(answer) => drop(answer.send(self.cut())),
             Command::Checkpoint(answer) => drop(answer.send(self.checkpoint())),
             Command::Halt(answer) => {

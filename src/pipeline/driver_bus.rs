@@ -1,7 +1,8 @@
 //! A driver whose bus takes nothing more: it neither reads its source nor steps its recovery,
 //! answers whoever asks, and after a while says that its view is old.
 
-use kvbridge_schemas::{Cursor, Trust};
+use kvbridge_adapters_api::Batch;
+use kvbridge_schemas::{Cursor, Engine, Envelope, Replica, TierTrust, Trust};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -25,6 +26,22 @@ pub(super) async fn catch_up(log: Option<&mut LogWriter>, cursor: Cursor, trust:
 }
 
 impl Driver {
+    pub(super) fn envelope(&self, batch: Batch) -> Envelope {
+        Envelope {
+            replica: Replica::clone(&self.replica),
+            epoch: self.cursor.epoch,
+            incarnation: batch.incarnation,
+            seq: batch.seq,
+            span: batch.span,
+            digest: batch.digest,
+            trust: self.told.0.device,
+            ts: batch.ts,
+            engine: Engine { kind: self.engine.clone(), format: batch.format.to_owned() },
+            hash: batch.hash,
+            events: batch.events,
+        }
+    }
+
     pub(super) fn is_blocked(&self) -> bool {
         self.log.as_ref().is_some_and(LogWriter::is_blocked)
     }
@@ -65,9 +82,9 @@ impl Driver {
         warn!(replica = %self.key, "the bus is full: the source is not read, the view grows old");
         self.generation = self.outputs.index.withdraw(self.slot, BLOCKED);
         self.blind_since = self.outputs.clock.now();
-        self.told.0 = kvbridge_schemas::TierTrust::default();
+        self.told.0 = TierTrust::default();
         self.status.send_modify(|status| {
-            status.trust = kvbridge_schemas::TierTrust::default();
+            status.trust = TierTrust::default();
             status.reason = BLOCKED;
         });
         self.metrics.readiness(Trust::None);

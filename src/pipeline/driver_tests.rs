@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, sync::Mutex};
 
 use async_trait::async_trait;
 use kvbridge_adapters_api::{
-    Capabilities, Continuity, Drain, Loss, Removal, Replay, RequestRefused,
+    Capabilities, Continuity, Drain, Loss, Removal, Replay, RequestRefused, SnapshotSupport,
 };
 use kvbridge_schemas::{
     BlockHash, Digest, Event, HashInfo, HashScheme, Parent, Place, Projection, Removed, Scope,
@@ -20,18 +20,20 @@ use crate::{
 
 /// Says what it is told to say, and notes what it is asked.
 struct Scripted {
-    events: mpsc::Receiver<SourceEvent>,
+    events: mpsc::Receiver<Delivery>,
     requests: Arc<Mutex<Vec<SourceRequest>>>,
     replay: Replay,
+    snapshot: Option<SnapshotSupport>,
 }
 
 #[async_trait]
 impl Source for Scripted {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            epoch_on_wire: false,
+            // A log that keeps snapshots names the lives in it.
+            epoch_on_wire: self.snapshot.is_some(),
             replay: self.replay,
-            snapshot: None,
+            snapshot: self.snapshot,
             continuity: Continuity::Proven,
             removal: Removal::PerCopy,
             clear_scope: Scope::All,
@@ -40,7 +42,7 @@ impl Source for Scripted {
         }
     }
 
-    async fn next(&mut self) -> Option<SourceEvent> {
+    async fn next(&mut self) -> Option<Delivery> {
         self.events.recv().await
     }
 
@@ -51,17 +53,27 @@ impl Source for Scripted {
 }
 
 struct World {
-    events: mpsc::Sender<SourceEvent>,
+    events: mpsc::Sender<Delivery>,
     requests: Arc<Mutex<Vec<SourceRequest>>>,
     status: watch::Receiver<ReplicaStatus>,
     commands: mpsc::Sender<Command>,
     fleet: broadcast::Receiver<FleetEvent>,
     index: Arc<Index>,
+    signs: Arc<Signs>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 fn world(replay: Replay) -> World {
+    world_with(replay, None)
+}
+
+/// A source with snapshots, or without, and a view of up to five blocks.
+fn world_with(replay: Replay, snapshot: Option<SnapshotSupport>) -> World {
+    world_keeping(replay, snapshot, ViewConfig { blocks_max: Some(5), memory_max: None })
+}
+
+fn world_keeping(replay: Replay, snapshot: Option<SnapshotSupport>, kept_max: ViewConfig) -> World {
     let clock = Clock::start();
     let index = Arc::new(Index::new());
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
@@ -70,7 +82,8 @@ fn world(replay: Replay) -> World {
     let (status, status_rx) = watch::channel(ReplicaStatus::starting());
     let (readers, fleet) = broadcast::channel(64);
     let requests = Arc::new(Mutex::new(Vec::new()));
-    let source = Scripted { events: events_rx, requests: Arc::clone(&requests), replay };
+    let source = Scripted { events: events_rx, requests: Arc::clone(&requests), replay, snapshot };
+    let signs = Arc::<Signs>::default();
     let settings = Settings::new(source.capabilities(), 1_000);
     let replica = Replica { model: "m".to_owned(), instance: "h:1".to_owned(), rank: 0 };
     let parts = DriverParts {
@@ -83,8 +96,8 @@ fn world(replay: Replay) -> World {
             removal: Removal::PerCopy,
             orphans_max: 8,
         },
-        blocks_max: 5,
-        signs: Arc::default(),
+        kept_max,
+        signs: Arc::clone(&signs),
         kept: None,
         fold: "test".to_owned(),
         commands: commands_rx,
@@ -94,7 +107,7 @@ fn world(replay: Replay) -> World {
     let outputs = Outputs { index: Arc::clone(&index), writers, events: readers, clock };
     let stop = CancellationToken::new();
     let task = tokio::spawn(Driver::new(parts, outputs).run(stop.clone()));
-    World { events, requests, status: status_rx, commands, fleet, index, stop, task }
+    World { events, requests, status: status_rx, commands, fleet, index, signs, stop, task }
 }
 
 /// Batch `seq` stores the one-token block [seq] under its own hash.
@@ -138,9 +151,9 @@ fn with_events(seq: u64, events: Vec<Event>) -> Batch {
 }
 
 impl World {
-    async fn say(&self, events: impl IntoIterator<Item = SourceEvent>) {
+    async fn say(&self, events: impl IntoIterator<Item = impl Into<Delivery>>) {
         for event in events {
-            self.events.send(event).await.unwrap();
+            self.events.send(event.into()).await.unwrap();
         }
     }
 
@@ -255,6 +268,51 @@ async fn what_the_view_finds_ends_exact_before_it_is_published() {
     world.end().await;
 }
 
+/// Nothing but the epoch tells a reader that everything it knew is gone.
+#[tokio::test]
+async fn a_new_life_within_one_step_is_told_although_trust_is_as_before() {
+    let mut world = world(Replay::Absent);
+    world.say([SourceEvent::Attached]).await;
+    world.live(0..3).await;
+    let before = world.until(|status| status.cursor.next_seq == Seq(3)).await;
+    world.say([SourceEvent::Live(Batch { digest: Digest([9; 16]), ..batch(0) })]).await;
+    let after = world.until(|status| status.cursor.epoch != before.cursor.epoch).await;
+    assert_eq!((after.trust, after.reason), (before.trust, before.reason));
+    let mut told = Vec::new();
+    while let Ok(event) = world.fleet.try_recv() {
+        if let FleetEvent::Standing(_, _, status) = event {
+            told.push((status.reason, status.cursor));
+        }
+    }
+    assert_eq!(told.last(), Some(&("contiguous", after.cursor)), "{told:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_member_that_started_anew_ends_the_life_behind_an_open_stream() {
+    let mut world = world(Replay::Absent);
+    world.say([SourceEvent::Attached]).await;
+    world.live(0..3).await;
+    let before = world.until(|status| status.cursor.next_seq == Seq(3)).await;
+    assert!(world.commands.send(Command::Restarted).await.is_ok());
+    let after = world.until(|status| status.cursor.epoch != before.cursor.epoch).await;
+    assert_eq!((after.trust.device, after.blocks.len()), (Trust::None, 0));
+    world.end().await;
+}
+
+/// The bound follows what the engine says of its pool.
+#[tokio::test]
+async fn a_pool_that_the_engine_tells_limits_the_view() {
+    let mut world = world_keeping(Replay::Absent, None, ViewConfig::default());
+    world.say([SourceEvent::Attached]).await;
+    world.live(0..5).await;
+    world.until(|status| status.cursor.next_seq == Seq(5)).await;
+    world.signs.set_figures(Some(2), None);
+    world.live([5]).await;
+    world.until(|status| status.reason == "over_limit").await;
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_snapshot_is_of_one_cursor_and_an_ended_source_is_detached() {
     let mut world = world(Replay::Journal);
@@ -312,3 +370,6 @@ async fn a_halted_driver_reads_no_more_and_still_answers() {
     assert_eq!(state.settings, "test");
     world.end().await;
 }
+
+#[path = "driver_shadow_tests.rs"]
+mod shadow;

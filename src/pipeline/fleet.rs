@@ -54,15 +54,43 @@ impl ReplicaStatus {
     }
 }
 
-/// What a driver notes between two changes of its status. Read by the watch of alarms alone.
+/// What is noted of a replica between two changes of its status: by its driver, and by the task
+/// that reads its engine's metrics.
 #[derive(Debug, Default)]
 pub struct Signs {
     received_at: AtomicU64,
     undecodable: AtomicU64,
     replay_unusable: AtomicBool,
+    /// 0 = not known.
+    pool_blocks: AtomicU64,
+    requests: AtomicU64,
 }
 
 impl Signs {
+    /// Nothing noted of a replica with that pool.
+    pub fn new(pool_blocks: Option<u64>) -> Signs {
+        Signs { pool_blocks: AtomicU64::new(pool_blocks.unwrap_or(0)), ..Signs::default() }
+    }
+
+    /// What the engine's metrics say; absent = as before.
+    pub(crate) fn set_figures(&self, pool_blocks: Option<u64>, request_count: Option<u64>) {
+        for (known, told) in [(&self.pool_blocks, pool_blocks), (&self.requests, request_count)] {
+            if let Some(told) = told {
+                known.store(told, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How many blocks the engine's device holds, where the configuration or the engine tells.
+    pub fn pool_blocks(&self) -> Option<u64> {
+        Some(self.pool_blocks.load(Ordering::Relaxed)).filter(|pool| *pool > 0)
+    }
+
+    /// Requests that the engine has ended, where its metrics are read; else 0.
+    pub fn request_count(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
     /// A live batch came.
     pub(crate) fn received(&self, now: Tick, loss: Loss) {
         self.received_at.store(now.0, Ordering::Relaxed);
@@ -99,6 +127,8 @@ pub enum Command {
     OverLimit,
     /// Learn it again, if it was given up.
     Release,
+    /// A member of the engine started anew.
+    Restarted,
     /// The whole view, as it stands now.
     Snapshot(oneshot::Sender<ViewCut>),
     /// The whole view with what it rests on: what a later process needs.
@@ -120,8 +150,10 @@ pub struct ViewCut {
 pub enum FleetEvent {
     /// A batch was applied.
     Applied(Arc<Envelope>),
-    /// A replica's trust or its reason changed.
+    /// A replica's trust, its reason or its epoch changed.
     Standing(ReplicaKey, Arc<Replica>, ReplicaStatus),
+    /// A replica is read no more.
+    Removed(ReplicaKey, Arc<Replica>),
 }
 
 /// One replica, from outside its task.
@@ -133,10 +165,8 @@ pub struct ReplicaHandle {
     pub status: watch::Receiver<ReplicaStatus>,
     /// Asks its driver something.
     pub commands: mpsc::Sender<Command>,
-    /// What its driver noted.
+    /// What is noted of it.
     pub signs: Arc<Signs>,
-    /// How many blocks the engine's device holds, where the configuration tells.
-    pub pool_blocks: Option<u64>,
     /// Ends its task.
     pub stop: CancellationToken,
 }
@@ -214,6 +244,11 @@ impl Fleet {
     /// The replica of that key.
     pub fn replica(&self, key: &str) -> Option<(ReplicaKey, ReplicaHandle)> {
         self.replicas().find(|(known, _)| known.as_str() == key)
+    }
+
+    /// Whether it is there.
+    pub fn has(&self, key: &ReplicaKey) -> bool {
+        self.replicas.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
     }
 
     /// All replicas, by key, as they are now.

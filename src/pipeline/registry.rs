@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kvbridge_adapters_api::{Batch, Source};
+use kvbridge_adapters_api::{Batch, EngineMetrics, Source};
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 use kvbridge_schemas::EngineKind;
 
@@ -94,6 +94,16 @@ pub fn subscription(
         #[cfg(feature = "vllm")]
         EngineKind::Vllm => Ok(vllm::subscription(config, limits)),
         other => Err(OpenError::NotBuilt { engine: other.as_str().to_owned() }),
+    }
+}
+
+/// What the text of an engine's metrics says of one rank.
+#[cfg_attr(not(feature = "vllm"), expect(unused_variables, reason = "no engine is built in"))]
+pub fn read_metrics(engine: &EngineKind, text: &[u8], rank: u32) -> EngineMetrics {
+    match engine {
+        #[cfg(feature = "vllm")]
+        EngineKind::Vllm => kvbridge_adapters_vllm::read_metrics(text, rank),
+        _ => EngineMetrics::default(),
     }
 }
 

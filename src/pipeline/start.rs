@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use super::{
-    Driver, DriverParts, Fleet, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus, Signs, Tasks,
+    Driver, DriverParts, Fleet, FleetEvent, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus,
+    Signs, Tasks,
     registry::{self, OpenError, Opened},
 };
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
     checkpoint::{Kept, StateDir, Wanted},
     clock::Clock,
     config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
+    engine_metrics::Poll,
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
     shared_log::Lane,
@@ -58,6 +60,14 @@ pub enum StartError {
     /// The bus could not be started.
     #[error(transparent)]
     Bus(#[from] BusStartError),
+    /// Its engine's metrics could not be asked for.
+    #[error("metrics of replica {key}")]
+    Client {
+        /// Whose.
+        key: ReplicaKey,
+        /// Why.
+        source: reqwest::Error,
+    },
     /// A source could not be opened.
     #[error("source of replica {key}")]
     Source {
@@ -131,10 +141,10 @@ impl Pipeline {
             mpsc::channel(usize::try_from(limits::COMMAND_QUEUE).unwrap_or(1));
         let (status, status_rx) = watch::channel(ReplicaStatus::starting());
         let replica = Arc::new(source.replica.clone());
-        let signs = Arc::new(Signs::default());
+        let signs = Arc::new(Signs::new(source.pool_blocks));
         self.bus.prepare(&source.replica, tasks)?;
         let parts = DriverParts {
-            blocks_max: config.view.blocks_max(source.pool_blocks),
+            kept_max: config.view.clone(),
             signs: Arc::clone(&signs),
             replica: Arc::clone(&replica),
             engine: source.engine.clone(),
@@ -150,16 +160,15 @@ impl Pipeline {
         let driver = Driver::new(parts, self.outputs());
         let stop = tasks.stop_token().child_token();
         tasks.spawn_until(format!("driver {key}"), stop.clone(), driver.run(stop.clone()));
+        let poll = Poll::new(source, Arc::clone(&signs), commands_tx.clone());
+        let poll = poll.map_err(|error| StartError::Client { key: key.clone(), source: error })?;
+        if let Some(poll) = poll {
+            tasks.spawn_until(format!("metrics of {key}"), stop.clone(), poll.run(stop.clone()));
+        }
         let metrics = SourceMetrics::register(&key, opened.counters);
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).push((key.clone(), metrics));
-        let handle = ReplicaHandle {
-            replica,
-            status: status_rx,
-            commands: commands_tx,
-            signs,
-            pool_blocks: source.pool_blocks,
-            stop,
-        };
+        let handle =
+            ReplicaHandle { replica, status: status_rx, commands: commands_tx, signs, stop };
         self.fleet.add(key, handle);
         Ok(())
     }
@@ -184,6 +193,9 @@ impl Pipeline {
         self.index.drop_replica(self.index.register(Replica::clone(&handle.replica)));
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|(of, _)| of != key);
+        drop(sources);
+        // Without a reader nothing is missed.
+        drop(self.fleet.events_sender().send(FleetEvent::Removed(key.clone(), handle.replica)));
     }
 
     fn outputs(&self) -> Outputs {

@@ -65,6 +65,10 @@ pub enum Fact {
     Busy,
     /// A snapshot had fewer or more records than it said.
     Short,
+    /// The parts of a snapshot contradicted each other.
+    Inconsistent,
+    /// A snapshot held more than this process keeps of one replica.
+    TooLarge,
     /// A snapshot was refused for good or all attempts are used up.
     SnapshotFailed,
     /// A snapshot was installed.
@@ -132,6 +136,8 @@ impl Fact {
             Fact::BarrierMissed => "barrier_missed",
             Fact::Busy => "busy",
             Fact::Short => "short",
+            Fact::Inconsistent => "inconsistent",
+            Fact::TooLarge => "too_large",
             Fact::SnapshotFailed => "snapshot_failed",
             Fact::Installed => "installed",
             Fact::Reattached => "reattached",

@@ -1,7 +1,7 @@
 //! Snapshots: asked for, counted, proven by their barrier, swapped in at once.
 
 use kvbridge_adapters_api::{AnswerPart, Batch, SnapshotIntro, SnapshotRefusal};
-use kvbridge_schemas::{Event, Scope, Seq, Trust};
+use kvbridge_schemas::{Event, Scope, Seq, Tier, Trust};
 
 use super::{
     Action, Cx, Fact, Recovery, TrustReason,
@@ -51,6 +51,14 @@ impl Recovery {
                 return self.fetch_again(cx);
             }
             AnswerPart::SnapshotRefused(SnapshotRefusal::Unavailable) => {
+                return self.fetch_failed(cx);
+            }
+            AnswerPart::SnapshotRefused(SnapshotRefusal::Inconsistent) => {
+                cx.record(Fact::Inconsistent);
+                return self.fetch_again(cx);
+            }
+            AnswerPart::SnapshotRefused(SnapshotRefusal::TooLarge) => {
+                cx.record(Fact::TooLarge);
                 return self.fetch_failed(cx);
             }
             AnswerPart::Failed | AnswerPart::Truncated => return self.fetch_again(cx),
@@ -103,15 +111,24 @@ impl Recovery {
         self.audit_from = intro.resume_seq.minus(1);
         self.cap = Cap::default();
         self.poison = None;
-        let complete = self.settings.capabilities.snapshot.is_some_and(|s| s.complete());
-        self.lineage = if complete && intro.trust == Trust::Exact {
-            Lineage::Proven(Scope::All)
-        } else {
-            Lineage::Since { anchored: true, reason: TrustReason::PartialSnapshot }
+        let support = self.settings.capabilities.snapshot;
+        let complete = support.is_some_and(|support| support.complete());
+        self.lineage = match (complete && intro.trust.device == Trust::Exact, intro.trust.host) {
+            (true, Trust::Exact) => Lineage::Proven(Scope::All),
+            (true, _) => Lineage::Proven(Scope::Tiers(vec![Tier::Device])),
+            (false, _) => Lineage::Since { anchored: true, reason: TrustReason::PartialSnapshot },
         };
         self.held.drop_below(intro.resume_seq);
-        self.proven(cx);
-        self.follow_held(cx);
+        if support.is_none_or(|support| support.barrier) || !self.can_replay() {
+            self.proven(cx);
+            return self.follow_held(cx);
+        }
+        // Nothing in the live stream proves that the cut is of now: a stored one may be long past,
+        // and a quiet stream would never show it. What came behind it is asked for first; a second
+        // snapshot of the same age would not help.
+        self.snapshot_failed = true;
+        self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
+        self.ask_if_due(cx);
     }
 
     /// Once more, later; at the limit another way is taken.

@@ -117,6 +117,8 @@ fn level(fact: Fact) -> Level {
         | Fact::EndOnly
         | Fact::BarrierMissed
         | Fact::Short
+        | Fact::Inconsistent
+        | Fact::TooLarge
         | Fact::NoHistory
         | Fact::LeaseExpired
         | Fact::TailLoss(_) => Level::Warn,

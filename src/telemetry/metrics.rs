@@ -89,6 +89,7 @@ fn describe() {
         (name::HTTP_REFUSED, "connections closed because there were too many"),
         (name::HTTP_DENIED, "requests without the right to what they ask"),
         (name::EVENTS_READERS_REFUSED, "readers of events that were refused"),
+        (name::ENGINE_POLLS_FAILED, "looks at an engine's metrics that told nothing"),
         (name::BUS_PUBLISHED, "messages the bus has"),
         (name::BUS_DUPLICATES, "messages the bus had already"),
         (name::BUS_RETRIES, "messages sent again"),

@@ -6,6 +6,7 @@
 mod bus;
 mod checkpoints;
 mod facts;
+mod gone;
 pub mod label;
 mod log;
 mod metrics;
@@ -15,6 +16,7 @@ mod sources;
 pub use bus::{BusLogMetrics, BusMetrics};
 pub use checkpoints::{CheckpointMetrics, checkpoint_loaded};
 pub use facts::FactLog;
+pub use gone::without_others;
 pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,

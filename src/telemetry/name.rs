@@ -40,6 +40,8 @@ pub const SOURCE_CONNECT_FAILED: &str = "kvbridge_source_connection_failures_tot
 pub const SOURCE_REPLAYS: &str = "kvbridge_source_replays_total";
 /// Replays that ended without an end marker.
 pub const SOURCE_REPLAYS_FAILED: &str = "kvbridge_source_replay_failures_total";
+/// Looks at an engine's metrics that told nothing.
+pub const ENGINE_POLLS_FAILED: &str = "kvbridge_engine_polls_failed_total";
 /// Checkpoints written.
 pub const CHECKPOINTS_WRITTEN: &str = "kvbridge_checkpoints_written_total";
 /// Checkpoints that could not be written.

@@ -172,6 +172,17 @@ impl Bridge {
         Some((status, body.to_owned()))
     }
 
+    /// The lines of `/v1/events` from now on.
+    pub(crate) fn events(&self) -> impl Iterator<Item = String> + use<> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+        // Whoever has read the first standing is told everything from then on.
+        assert!(lines.any(|line| line.starts_with("event: standing")));
+        lines
+    }
+
     /// How a replica stands; null when there is none.
     pub(crate) fn replica(&self, instance: &str) -> Value {
         let (status, body) = self.ask("GET", &format!("/v1/replicas/m.{instance}.0")).unwrap();

@@ -63,6 +63,8 @@ fn a_reload_touches_only_what_changed() {
     assert!(body.contains("limits.frame_max") && body.contains("surprise"), "{body}");
     assert_eq!(bridge.replica("b")["epoch"], added);
 
+    assert!(bridge.metric("kvbridge_gaps_total{replica=\"m.a.0\"}").starts_with('0'));
+    let mut events = bridge.events();
     configure(&folder, &[b.source("b")], "[limits]\nframe_max = \"1MiB\"\nmatch_tokens_max = 9");
     let (status, body) = bridge.ask("POST", "/v1/config/reload").unwrap();
     assert_eq!(status, 200, "{body}");
@@ -71,6 +73,11 @@ fn a_reload_touches_only_what_changed() {
         r#"{"added":[],"removed":["m.a.0"],"changed":[],"applied":["limits.match_tokens_max"],"needs_restart":["limits.frame_max"]}"#
     );
     assert!(bridge.replica("a").is_null());
+    let removed =
+        events.find(|line| line.starts_with("event: removed")).and_then(|_| events.next());
+    assert!(removed.unwrap().starts_with(r#"data: {"key":"m.a.0""#));
+    assert_eq!(bridge.metric("kvbridge_gaps_total{replica=\"m.a.0\"}"), "");
+    assert!(bridge.metric("kvbridge_gaps_total{replica=\"m.b.0\"}").starts_with('0'));
     b.publish(1);
     assert_eq!(bridge.standing("b", "exact", 7)["epoch"], added);
     bridge.end();

@@ -45,10 +45,14 @@ impl Running {
         line.trim_end().to_owned()
     }
 
+    pub(crate) fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
     pub(crate) fn end(mut self, signal: Option<&str>) -> (i32, String) {
         if let Some(signal) = signal {
-            let id = self.child.id().to_string();
-            assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+            self.signal(signal);
         }
         let mut rest = String::new();
         self.out.read_to_string(&mut rest).unwrap();
@@ -178,4 +182,22 @@ fn completions_and_the_version_are_printed() {
     let (code, out) = Running::start(kvbridge().arg("--version")).end(None);
     assert_eq!(code, 0);
     assert!(out.starts_with(concat!("kvbridge ", env!("CARGO_PKG_VERSION"))), "{out}");
+}
+
+#[test]
+fn health_is_0_while_ready_and_1_afterwards() {
+    let mut run = kvbridge();
+    run.args(["run", "--listen", "127.0.0.1:0", "--vllm", "tcp://127.0.0.1:9"]);
+    let mut run = Running::start(&mut run);
+    let url = run.line().split_once(" on ").unwrap().1.to_owned();
+    let health = |path: &str| {
+        let mut health = kvbridge();
+        Running::start(health.args(["health", "--url", &format!("{url}{path}")])).end(None)
+    };
+    let (code, out) = health("/readyz");
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("\"ready\":true"), "{out}");
+    assert_eq!(health("/nowhere"), (1, String::new()));
+    assert_eq!(run.end(Some("-TERM")).0, 0);
+    assert_eq!(health("/readyz").0, 1);
 }

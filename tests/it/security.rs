@@ -22,7 +22,13 @@ impl Files {
         std::fs::create_dir_all(&files.0).unwrap();
         let (ca, issuer) = authority();
         files.write("ca.pem", &ca);
-        files.write("other.pem", &authority().0);
+        let (other, other_issuer) = authority();
+        files.write("other.pem", &other);
+        let client_key = KeyPair::generate().unwrap();
+        let client = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+        let client = client.signed_by(&client_key, &other_issuer).unwrap();
+        files.write("client.pem", &client.pem());
+        files.write("client.key", &client_key.serialize_pem());
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]);
         let cert = params.unwrap().signed_by(&key, &issuer).unwrap();
@@ -127,14 +133,76 @@ fn tail_over_tls_with_tokens_and_every_refusal_is_named() {
 }
 
 #[test]
-fn without_a_client_certificate_a_client_ca_lets_nobody_in() {
+fn a_client_ca_lets_in_who_shows_a_certificate_of_it() {
     let files = Files::make("mutual");
     let more = format!("client_ca = {:?}\n", files.path("other.pem"));
     let (run, url) = run(&files.tls(&more), "mutual.jsonl");
-    let ca = files.path("ca.pem");
-    let (code, _, err) = end(kvbridge().args(["tail", "--count", "1", "--url", &url, "--ca", &ca]));
+    let (ca, ready) = (files.path("ca.pem"), format!("{url}/readyz"));
+    let token = files.path("read.token");
+    let tail = ["tail", "--count", "1", "--token-file", &token, "--url", &url, "--ca", &ca];
+    let health = ["health", "--url", &ready, "--ca", &ca];
+    let ask = |command: &[&str], identity: Option<(&str, &str)>| {
+        let mut program = kvbridge();
+        program.args(command);
+        if let Some((cert, key)) = identity {
+            program.args(["--cert", &files.path(cert), "--key", &files.path(key)]);
+        }
+        end(&mut program)
+    };
+    for command in [&tail[..], &health[..]] {
+        let (code, _, err) = ask(command, None);
+        assert_eq!(code, 1, "{err}");
+        assert!(err.contains("ertificate"), "{err}");
+        let (code, out, err) = ask(command, Some(("client.pem", "client.key")));
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains("trust"), "{out}");
+        // Of another authority, and a key that is none.
+        assert_eq!(ask(command, Some(("cert.pem", "key.pem"))).0, 1);
+        let (code, _, err) = ask(command, Some(("client.pem", "read.token")));
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("client.pem: expected a certificate"), "{err}");
+    }
+    assert_eq!(run.end(Some("-TERM")).0, 0);
+}
+
+#[test]
+fn a_reload_reads_tokens_and_certificates_again() {
+    let files = Files::make("reread");
+    let (run, url) = run(&files.tls(""), "reread.jsonl");
+    let tail = |ca: &str, token: &str| {
+        let mut tail = kvbridge();
+        tail.args(["tail", "--url", &url, "--ca", &files.path(ca)]);
+        tail.args(["--token-file", &files.path(token)]);
+        tail
+    };
+    let mut open = Running::start(&mut tail("ca.pem", "read.token"));
+    assert!(open.line().contains("trust"));
+
+    // One that cannot be used changes nothing.
+    let good = std::fs::read_to_string(files.path("tokens.toml")).unwrap();
+    files.write("tokens.toml", "[[tokens]]");
+    run.signal("-HUP");
+    assert_eq!(end(tail("ca.pem", "read.token").args(["--count", "1"])).0, 0);
+
+    files.write("tokens.toml", &good.replace(READ, "renewed-renewed-renewed"));
+    files.write("renewed.token", "renewed-renewed-renewed");
+    let (ca, issuer) = authority();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    files.write("renewed.pem", &ca);
+    files.write("cert.pem", &params.signed_by(&key, &issuer).unwrap().pem());
+    files.write("key.pem", &key.serialize_pem());
+    run.signal("-HUP");
+    // The stream of a token that is gone ends, and only when all was taken over.
+    assert_eq!(open.end(None).0, 1);
+    let (code, _, err) = end(tail("ca.pem", "renewed.token").args(["--count", "1"]));
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("ertificate"), "{err}");
+    let (code, _, err) = end(tail("renewed.pem", "read.token").args(["--count", "1"]));
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("token_unknown"), "{err}");
+    let (code, _, err) = end(tail("renewed.pem", "renewed.token").args(["--count", "1"]));
+    assert_eq!(code, 0, "{err}");
     assert_eq!(run.end(Some("-TERM")).0, 0);
 }
 

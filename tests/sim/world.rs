@@ -361,7 +361,7 @@ impl World {
             last_digest: None,
             record_count: records,
             barrier: Some(barrier.seq),
-            trust: Trust::Exact,
+            trust: TierTrust::all(Trust::Exact),
         };
         let faults = self.faults.clone();
         self.live.send(self.now, barrier, &faults, &mut self.rng);

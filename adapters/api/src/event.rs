@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kvbridge_schemas::{Digest, Epoch, Seq, Trust};
+use kvbridge_schemas::{Digest, Epoch, Seq, TierTrust};
 
 use crate::Batch;
 
@@ -53,7 +53,8 @@ pub enum AnswerPart {
     Failed,
     /// What the snapshot is of.
     SnapshotIntro(SnapshotIntro),
-    /// So many more records are in the shadow view.
+    /// So many more records are in the shadow view: what
+    /// [`Delivery::Records`](crate::Delivery::Records) becomes once they are.
     SnapshotRecords(u64),
     /// No more records follow.
     SnapshotEnd,
@@ -76,7 +77,7 @@ pub struct SnapshotIntro {
     /// barriers.
     pub barrier: Option<Seq>,
     /// The most it may be believed.
-    pub trust: Trust,
+    pub trust: TierTrust,
 }
 
 /// Why a source gave no snapshot.
@@ -86,6 +87,10 @@ pub enum SnapshotRefusal {
     Busy,
     /// The source cannot give one at all, now or later.
     Unavailable,
+    /// Its parts contradict each other: another one may be whole.
+    Inconsistent,
+    /// It holds more than this process keeps of one replica.
+    TooLarge,
 }
 
 /// What a source can be asked. The answer comes through the event stream.

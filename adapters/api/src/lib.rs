@@ -6,12 +6,16 @@
 
 mod batch;
 mod capabilities;
+mod delivery;
 mod event;
+mod metrics;
 #[cfg(feature = "source")]
 mod source;
 
 pub use batch::{Batch, Loss};
 pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
+pub use delivery::Delivery;
 pub use event::{AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest};
+pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]
 pub use source::{RequestRefused, Source};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{Capabilities, SourceEvent, SourceRequest};
+use crate::{Capabilities, Delivery, SourceRequest};
 
 /// One replica of one engine, as a single ordered stream of live batches and answers.
 ///
@@ -18,8 +18,8 @@ use crate::{Capabilities, SourceEvent, SourceRequest};
 pub trait Source: Send {
     /// What this source can do.
     fn capabilities(&self) -> Capabilities;
-    /// The next event; `None` when the source is closed for good.
-    async fn next(&mut self) -> Option<SourceEvent>;
+    /// What comes next; `None` when the source is closed for good.
+    async fn next(&mut self) -> Option<Delivery>;
     /// Queues a request.
     fn request(&mut self, request: SourceRequest) -> Result<(), RequestRefused>;
 }

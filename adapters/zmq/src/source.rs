@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kvbridge_adapters_api::{
-    AnswerPart, Attempt, Batch, Capabilities, RequestRefused, Source, SourceEvent, SourceRequest,
+    AnswerPart, Attempt, Batch, Capabilities, Delivery, RequestRefused, Source, SourceEvent,
+    SourceRequest,
 };
 use tracing::debug;
 
@@ -116,18 +117,18 @@ impl<D: Decode> Source for ZmqSource<D> {
         self.capabilities.clone()
     }
 
-    async fn next(&mut self) -> Option<SourceEvent> {
+    async fn next(&mut self) -> Option<Delivery> {
         loop {
             // Not biased: a long replay must not let the live queue overflow, nor the reverse. Each
             // branch takes its item in the poll that completes it, so dropping this loses nothing.
             tokio::select! {
                 event = self.live.next() => {
                     if let Some(event) = self.live_event(event?) {
-                        return Some(event);
+                        return Some(event.into());
                     }
                 }
                 (attempt, part) = next_part(&mut self.replay) => {
-                    return Some(self.answer(attempt, part));
+                    return Some(self.answer(attempt, part).into());
                 }
             }
         }

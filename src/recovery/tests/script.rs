@@ -6,9 +6,9 @@
 //! engine cleared) `live 5r` (a bridge cleared) `live 5@7` (epoch 7 on the wire) `live 5+3` (span
 //! 3) `live 5x` (reset told by a bridge, span 3) `live 5y` (the same with a snapshot object) ·
 //! `batch …` the same forms inside the open answer · `end` `failed` `truncated` `intro 20 barrier
-//! 20` (resume 20, 3 records) `intro 20` `records 3` `snapshot_end` `busy` `unavailable` · `save`
-//! (a checkpoint) `restart` (the process comes back with the last one) `forgetful` (… with nothing
-//! but its epoch).
+//! 20` (resume 20, 3 records) `intro 20` `records 3` `snapshot_end` `busy` `inconsistent`
+//! `too_large` `unavailable` · `save` (a checkpoint) `restart` (the process comes back with the
+//! last one) `forgetful` (… with nothing but its epoch).
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ use kvbridge_adapters_api::{
 };
 use kvbridge_schemas::{
     ClearCause, Cleared, Digest, Epoch, Event, HashInfo, HashScheme, Reset, Scope, Seq, Tier,
-    Trust, digest,
+    TierTrust, Trust, digest,
 };
 
 use crate::recovery::{Action, Checkpoint, Fact, Finding, Input, Recovery, Settings, Tick};
@@ -46,6 +46,13 @@ pub(super) fn unproven() -> Capabilities {
 
 pub(super) fn with_epoch() -> Capabilities {
     Capabilities { epoch_on_wire: true, ..vllm_like() }
+}
+
+/// A log whose snapshots are stored: no barrier proves their cut.
+pub(super) fn with_stored_snapshot() -> Capabilities {
+    let mut capabilities = Capabilities { epoch_on_wire: true, ..with_snapshot() };
+    capabilities.snapshot.as_mut().unwrap().barrier = false;
+    capabilities
 }
 
 pub(super) fn with_snapshot() -> Capabilities {
@@ -160,6 +167,8 @@ impl Script {
             "records" => answer(AnswerPart::SnapshotRecords(rest.parse().unwrap())),
             "snapshot_end" => answer(AnswerPart::SnapshotEnd),
             "busy" => answer(AnswerPart::SnapshotRefused(SnapshotRefusal::Busy)),
+            "inconsistent" => answer(AnswerPart::SnapshotRefused(SnapshotRefusal::Inconsistent)),
+            "too_large" => answer(AnswerPart::SnapshotRefused(SnapshotRefusal::TooLarge)),
             "unavailable" => answer(AnswerPart::SnapshotRefused(SnapshotRefusal::Unavailable)),
             other => panic!("unknown command {other:?}"),
         }
@@ -176,7 +185,7 @@ fn intro(rest: &str) -> SnapshotIntro {
         last_digest: Some(plain_digest(resume_seq.minus(1).0)),
         record_count: 3,
         barrier,
-        trust: Trust::Exact,
+        trust: TierTrust::all(Trust::Exact),
     }
 }
 

@@ -3,7 +3,9 @@
 use expect_test::{Expect, expect};
 use kvbridge_adapters_api::Capabilities;
 
-use super::script::{Script, unproven, vllm_like, with_epoch, with_snapshot, without_replay};
+use super::script::{
+    Script, unproven, vllm_like, with_epoch, with_snapshot, with_stored_snapshot, without_replay,
+};
 
 /// What comes before is set up silently; what `script` makes the machine do must be `expected`.
 #[expect(clippy::needless_pass_by_value, reason = "reads better at the call")]
@@ -1383,5 +1385,79 @@ fn no_history_then_idle_finds_the_new_life() {
             cancel
             announce exact (contiguous)
         "#]],
+    );
+}
+
+/// Nothing live proves a stored cut: what came behind it is asked for before it is believed.
+#[test]
+fn installed_from_a_store() {
+    check(
+        with_stored_snapshot(),
+        "attach; live 5@0",
+        "intro 3; records 3; snapshot_end; batch 2@0; batch 3@0; batch 4@0; batch 5@0",
+        expect![[r#"
+            record installed
+            install 0 resume 3
+            request_replay 0
+            apply 3
+            apply 4
+            apply 5
+            record replayed
+            cancel
+            record duplicate
+            announce exact (contiguous)
+        "#]],
+    );
+}
+
+/// The log behind a stored cut is gone: a second one would be as old, so a lower bound follows.
+#[test]
+fn installed_from_a_store_too_old() {
+    check(
+        with_stored_snapshot(),
+        "attach; live 5@0",
+        "intro 3; records 3; snapshot_end; truncated",
+        expect![[r#"
+            record installed
+            install 0 resume 3
+            request_replay 0
+            record truncated
+            record no_history
+            cancel
+            clear 0 Unproven
+            apply 5
+            announce lower_bound (history_lost)
+        "#]],
+    );
+}
+
+/// Its parts contradict each other: another one may be whole.
+#[test]
+fn inconsistent() {
+    check(
+        with_snapshot(),
+        "attach; live 5",
+        "live 6; intro 6; inconsistent",
+        expect![[r#"
+        record inconsistent
+        cancel
+        request_snapshot fresh
+    "#]],
+    );
+}
+
+/// More than is kept of one replica: no second one is asked for.
+#[test]
+fn too_large() {
+    check(
+        with_snapshot(),
+        "attach; live 5",
+        "intro 6; too_large",
+        expect![[r#"
+        record too_large
+        record snapshot_failed
+        cancel
+        request_replay 0
+    "#]],
     );
 }

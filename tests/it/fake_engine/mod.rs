@@ -2,5 +2,6 @@
 //! so.
 
 mod faults;
+mod members;
 mod peer;
 mod truth;

@@ -39,6 +39,11 @@ pub(crate) struct Status {
 impl Pair {
     /// Starts both; returns when the bridge is attached and has seen a first batch.
     pub(crate) async fn start(args: &str) -> Pair {
+        Pair::start_with(args, |_| Vec::new()).await
+    }
+
+    /// The same with more options of the source, which may name the engine's HTTP address.
+    pub(crate) async fn start_with(args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
         let mut command = kvbridge();
         command.args("fake-engine --engine vllm --ports-json --pub 0 --replay 0".split(' '));
         command.args(["--http", "127.0.0.1:0", "--step-ms", "1"]).args(args.split_whitespace());
@@ -48,7 +53,8 @@ impl Pair {
         let (live, replay) = (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"]));
         let mut command = kvbridge();
         command.args(["run", "--listen", "127.0.0.1:0", "--vllm", &live, "--replay", &replay]);
-        let mut bridge = Running::start(command.args(["--model", "fake", "--instance", "i:1"]));
+        command.args(["--model", "fake", "--instance", "i:1"]);
+        let mut bridge = Running::start(command.args(source(&text(&ports["http"]))));
         let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
         let key = bridge.line().trim().split_once(": vllm").unwrap().0.to_owned();
         let pair = Pair {
@@ -98,6 +104,12 @@ impl Pair {
 
     pub(crate) async fn metrics(&self) -> String {
         self.text(&format!("{}/metrics", self.fake_url)).await
+    }
+
+    /// What the bridge says of itself.
+    pub(crate) async fn bridge_metrics(&self) -> String {
+        let (url, _) = self.replica_url.split_once("/v1/").unwrap();
+        self.text(&format!("{url}/metrics")).await
     }
 
     pub(crate) async fn status(&self) -> Status {

@@ -152,16 +152,22 @@ async fn many_reconnects_leave_nothing_behind(transport: Transport) {
     let wait = Duration::from_millis(2);
     settings.retry = RetrySettings { first: wait, max: wait };
     let mut live = spawn(settings);
-    for _ in 0..500 {
-        soon(live.next()).await.unwrap();
-    }
     let port = peer.listeners()[0].rsplit(':').next().unwrap().parse::<u16>().unwrap();
-    let (tasks, sockets) = (Handle::current().metrics().num_alive_tasks(), sockets_to(port));
-    for _ in 0..500 {
-        soon(live.next()).await.unwrap();
-    }
-    let (tasks_after, sockets_after) =
-        (Handle::current().metrics().num_alive_tasks(), sockets_to(port));
+    // A look may fall on connections that begin or end, on a busy machine on several of them. What
+    // is left behind is there at every look: of many the one with the fewest counts.
+    let mut fewest = async || {
+        let (mut tasks, mut sockets) = (usize::MAX, usize::MAX);
+        for _ in 0..250 {
+            soon(live.next()).await.unwrap();
+            tasks = tasks.min(Handle::current().metrics().num_alive_tasks());
+            sockets = sockets.min(sockets_to(port));
+        }
+        (tasks, sockets)
+    };
+    fewest().await;
+    let (tasks, sockets) = fewest().await;
+    fewest().await;
+    let (tasks_after, sockets_after) = fewest().await;
     assert!(tasks_after <= tasks + 3, "{tasks} tasks, then {tasks_after}");
     assert!(sockets_after <= sockets + 3, "{sockets} sockets, then {sockets_after}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvbridge_adapters_api::{
-    AnswerPart, Attempt, Batch, Capabilities, Continuity, Drain, Loss, Removal, Replay,
+    AnswerPart, Attempt, Batch, Capabilities, Continuity, Delivery, Drain, Loss, Removal, Replay,
     RequestRefused, Source, SourceEvent, SourceRequest,
 };
 use kvbridge_adapters_zmq::{
@@ -69,8 +69,15 @@ fn source(transport: Transport, link: Link, replay: Option<&str>) -> ZmqSource<S
     ZmqSource::spawn(settings, capabilities(), SeqOnly, Arc::new(Counters::default()))
 }
 
+fn event(delivery: Option<Delivery>) -> SourceEvent {
+    match delivery.expect("open") {
+        Delivery::Event(event) => event,
+        Delivery::Records { .. } => panic!("an engine without snapshots sent records"),
+    }
+}
+
 async fn next(source: &mut ZmqSource<SeqOnly>) -> String {
-    match soon(source.next()).await.expect("open") {
+    match event(soon(source.next()).await) {
         SourceEvent::Live(batch) => format!("live {}", batch.seq),
         SourceEvent::Answer { attempt, part: AnswerPart::Batch(batch) } => {
             format!("answer {attempt}: {}", batch.seq)
@@ -131,7 +138,7 @@ async fn dropped_next_loses_nothing(transport: Transport) {
         assert!(polls < 1_000_000);
         tokio::select! {
             biased;
-            event = source.next() => match event.expect("open") {
+            delivery = source.next() => match event(delivery) {
                 SourceEvent::Live(batch) => live.push(batch.seq.0),
                 SourceEvent::Answer { part: AnswerPart::Batch(batch), .. } => {
                     answers.push(batch.seq.0);
@@ -158,8 +165,8 @@ async fn bound_source_takes_publishers_that_connect(transport: Transport) {
             soon(publisher.send(ZmqMessage::try_from(frames).unwrap())).await.unwrap();
             seq += 1;
             let wait = std::time::Duration::from_millis(20);
-            if let Ok(event) = tokio::time::timeout(wait, source.next()).await {
-                break event.unwrap();
+            if let Ok(delivery) = tokio::time::timeout(wait, source.next()).await {
+                break event(delivery);
             }
         };
         assert!(matches!(first, SourceEvent::Live(_)), "{first:?}");
