@@ -22,7 +22,6 @@ const LONG_FILES: &[(&str, usize, &str)] = &[
         1_500,
         "one test per row of the decision table, read from top to bottom beside it",
     ),
-    ("src/pipeline/driver.rs", 420, "one loop: its parts share the order in which effects happen"),
     ("tests/sim/world.rs", 500, "one world: splitting it would hide the order of its steps"),
 ];
 

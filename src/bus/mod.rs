@@ -20,19 +20,22 @@
 //!   must name.
 
 mod embedded;
+mod life;
 mod log;
 pub mod nats;
+mod unnamed;
 
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use kvbridge_schemas::{BusSeq, Envelope, Replica, ReplicaKey};
+use kvbridge_schemas::{BusSeq, Cursor, Envelope, Replica, ReplicaKey};
 use tokio::sync::oneshot;
 
 use self::nats::BusStartError;
 use crate::{config::SpoolFull, pipeline::Tasks, shared_log::Outgoing};
 
 pub use embedded::Embedded;
+pub use life::{LogLife, Name, Named};
 pub use log::{LogWriter, Offered};
 pub use nats::NatsBus;
 
@@ -53,6 +56,13 @@ pub trait Bus: Send + Sync {
     fn keeps(&self) -> Option<(Arc<str>, SpoolFull)> {
         None
     }
+    /// For a bus that names lives: begins to look after a replica, whose view stands here. Called
+    /// before its writer is opened.
+    fn life(&self, _replica: &Replica, _content: String, _at: Cursor) -> Option<Arc<LogLife>> {
+        None
+    }
+    /// Looks after a replica no more.
+    fn forget(&self, _replica: &Replica) {}
     /// Brings counts that are only looked at on demand up to date.
     fn refresh_metrics(&self) {}
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use kvbridge_schemas::{Epoch, Replica, ReplicaKey};
+use kvbridge_schemas::{Cursor, Digest, Epoch, Replica, ReplicaKey, Seq};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -33,6 +33,10 @@ use crate::{
 /// What the fold of events means. Raised when the same events fold to another view, so that views
 /// of before are not gone on with.
 const FOLD_VERSION: u32 = 1;
+
+/// What decoders make of an engine's bytes. Raised when the same bytes give another envelope, so
+/// that two versions of this program never write one log together.
+const CONTENT_VERSION: u32 = 1;
 
 /// The running pipeline, as the rest of the program sees it.
 #[derive(Clone)]
@@ -143,6 +147,8 @@ impl Pipeline {
         let replica = Arc::new(source.replica.clone());
         let signs = Arc::new(Signs::new(source.pool_blocks));
         self.bus.prepare(&source.replica, tasks)?;
+        let at = recovery.cursor();
+        let digests: Vec<_> = recovery.digests().collect();
         let parts = DriverParts {
             kept_max: config.view.clone(),
             signs: Arc::clone(&signs),
@@ -155,7 +161,7 @@ impl Pipeline {
             fold,
             commands,
             status,
-            log: self.log(source),
+            log: self.log(source, at, digests),
         };
         let driver = Driver::new(parts, self.outputs());
         let stop = tasks.stop_token().child_token();
@@ -174,7 +180,12 @@ impl Pipeline {
     }
 
     /// Its log, on a bus that is kept beyond this process.
-    fn log(&self, source: &SourceConfig) -> Option<LogWriter> {
+    fn log(
+        &self,
+        source: &SourceConfig,
+        at: Cursor,
+        digests: Vec<(Seq, Digest)>,
+    ) -> Option<LogWriter> {
         let (bridge, full) = self.bus.keeps()?;
         let (replica, key) = (&source.replica, source.replica.key());
         // A kept view goes on under its old epoch, so ids of resets must differ from those that an
@@ -182,7 +193,11 @@ impl Pipeline {
         let bridge = Arc::from(format!("{bridge}-{:x}", Clock::unix_ms()));
         let lane = Lane::new(replica.clone(), source.engine.clone(), bridge);
         let metrics = BusLogMetrics::register(&key);
-        Some(LogWriter::new(lane, self.bus.writer(&key)?, full, metrics))
+        let life = self.bus.life(replica, content(source), at);
+        let log = LogWriter::new(lane, self.bus.writer(&key)?, full, metrics);
+        let Some(life) = life else { return Some(log) };
+        life.restore(digests);
+        Some(log.with_life(life))
     }
 
     /// Reads a replica no more and forgets its view. Returns when its source is closed.
@@ -190,6 +205,7 @@ impl Pipeline {
         let Some(handle) = self.fleet.remove(key) else { return };
         handle.stop.cancel();
         handle.commands.closed().await;
+        self.bus.forget(&handle.replica);
         self.index.drop_replica(self.index.register(Replica::clone(&handle.replica)));
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|(of, _)| of != key);
@@ -223,6 +239,15 @@ fn fold(source: &SourceConfig, opened: &Opened) -> String {
         source.endpoint,
         source.bind,
         source.topic,
+    )
+}
+
+/// Everything beside the engine's bytes that the content of its envelopes depends on.
+fn content(source: &SourceConfig) -> String {
+    format!(
+        "content {CONTENT_VERSION}, engine {}, ignore_tags {:?}",
+        source.engine.as_str(),
+        source.ignore_tags
     )
 }
 

@@ -119,6 +119,8 @@ pub struct Recovery {
     births: VecDeque<Tick>,
     quarantine_until: Option<Tick>,
     quarantine_ms: u64,
+    /// Whoever writes a log from this view lacks batches from here on: the next look brings them.
+    look_from: Option<Seq>,
     /// Snapshots failed in this episode; another way is taken until the view is settled.
     snapshot_failed: bool,
 }
@@ -171,6 +173,7 @@ impl Recovery {
             births: VecDeque::new(),
             quarantine_until: None,
             quarantine_ms,
+            look_from: None,
             snapshot_failed: false,
         }
     }
@@ -187,6 +190,7 @@ impl Recovery {
             Input::Resync => self.resync(&mut cx),
             Input::OverLimit => self.over_limit(&mut cx),
             Input::Release => self.release(&mut cx),
+            Input::LookFrom(seq) => self.look_from(&mut cx, seq),
             Input::DeadlineReached => self.deadline(&mut cx),
         }
         self.announce(&mut cx);

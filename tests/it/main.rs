@@ -12,6 +12,7 @@ mod lifecycle_restart;
 mod lifecycle_signals;
 mod matching;
 mod nats_bus;
+mod nats_lives;
 mod nats_run;
 mod nats_server;
 mod oracle;

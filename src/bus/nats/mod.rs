@@ -2,12 +2,18 @@
 //!
 //! `streams` says what must be there and finds what differs; `connect` turns a configuration into a
 //! connection and an error into a word; `spool` is the bounded queue between drivers and publisher;
-//! `publisher` sends in a window, in order, again after every failure.
+//! `publisher` sends in a window, in order, again after every failure; `desk` names lives and says
+//! how they stand, with `buckets`, `record` and `tail` to read and write what bridges share.
 
+mod buckets;
 mod connect;
+mod desk;
 mod publisher;
+mod record;
 mod spool;
+mod stored;
 pub mod streams;
+mod tail;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -17,7 +23,7 @@ use std::{
     },
 };
 
-use kvbridge_schemas::{Replica, ReplicaKey};
+use kvbridge_schemas::{Cursor, Replica, ReplicaKey};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -26,10 +32,11 @@ pub use connect::{ConnectFailure, connect};
 pub use streams::{Difference, Plan, StreamReport};
 
 use self::{
+    desk::Lives,
     publisher::Publisher,
     spool::{Spool, SpoolWriter},
 };
-use super::{Bus, BusState, Standing, Writer};
+use super::{Bus, BusState, LogLife, Standing, Writer};
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
@@ -48,6 +55,7 @@ pub struct NatsBus {
 
 struct OneStream {
     spool: Spool,
+    lives: Lives,
     standing: watch::Receiver<Standing>,
     metrics: Arc<BusMetrics>,
 }
@@ -87,7 +95,10 @@ impl NatsBus {
         let (spool, queue) = Spool::new(self.config.spool_bytes_max);
         let (standing_tx, standing) =
             watch::channel(Standing { state: BusState::Connecting, detail: String::new() });
+        let lives = Lives::default();
         let publisher = Publisher {
+            bridge: self.bridge(),
+            lives: lives.clone(),
             config: self.config.clone(),
             wanted: self.plan.wanted(name),
             queue,
@@ -102,7 +113,7 @@ impl NatsBus {
                 error!(stream = %task, "bus thread failed");
             }
         });
-        Ok(OneStream { spool, standing, metrics })
+        Ok(OneStream { spool, lives, standing, metrics })
     }
 
     fn streams(&self) -> MutexGuard<'_, BTreeMap<String, OneStream>> {
@@ -169,9 +180,25 @@ impl Bus for NatsBus {
 
     fn writer(&self, key: &ReplicaKey) -> Option<Box<dyn Writer>> {
         let replica = ReplicaKey::parse(key.as_str()).ok()?;
-        let spool = self.streams().get(&self.plan.name_of(&replica))?.spool.clone();
+        let (spool, life) = {
+            let streams = self.streams();
+            let stream = streams.get(&self.plan.name_of(&replica))?;
+            (stream.spool.clone(), stream.lives.of(&replica))
+        };
         let subject = self.plan.subject_of(&replica);
-        Some(Box::new(SpoolWriter::new(spool, subject, self.bridge())))
+        Some(Box::new(SpoolWriter::new(spool, subject, self.bridge(), life)))
+    }
+
+    fn life(&self, replica: &Replica, content: String, at: Cursor) -> Option<Arc<LogLife>> {
+        let life = Arc::new(LogLife::new(replica.clone(), content, at));
+        self.streams().get(&self.plan.name_of(replica))?.lives.add(Arc::clone(&life));
+        Some(life)
+    }
+
+    fn forget(&self, replica: &Replica) {
+        if let Some(stream) = self.streams().get(&self.plan.name_of(replica)) {
+            stream.lives.forget(replica);
+        }
     }
 
     fn refresh_metrics(&self) {
