@@ -29,7 +29,7 @@ play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
     cargo run --release -- play {{file}} {{arguments}}
 
 # everything that .ci/run leaves out
-full: ci compose sim-long fuzz bench advisories
+full: ci compose soak sim-long fuzz bench advisories
 
 # the shipped docker-compose.yml, really brought up; needs a Docker daemon
 compose:
@@ -52,3 +52,8 @@ bench:
 # known vulnerabilities; needs the network and cargo-deny
 advisories:
     cargo deny check
+
+# two million batches through the real process: does its memory grow?
+soak *arguments:
+    cargo build --release --bin kvbridge
+    python3 tests/soak/rss.py {{arguments}}

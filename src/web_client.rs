@@ -2,10 +2,18 @@
 
 use tokio_rustls::rustls::crypto::ring;
 
-/// A client that goes nowhere else than it was sent: no proxy, because only `main` reads the
-/// environment, and no redirect, because the address is meant as configured.
-pub(crate) fn builder() -> reqwest::ClientBuilder {
+/// A client for these addresses that goes nowhere else than it was sent: no proxy, because only
+/// `main` reads the environment, and no redirect, because an address is meant as configured.
+pub(crate) fn builder<'a>(urls: impl IntoIterator<Item = &'a str>) -> reqwest::ClientBuilder {
     // The first in the process wins; all would be this one.
     drop(ring::default_provider().install_default());
-    reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none())
+    let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    let is_plain =
+        |url: &str| url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"));
+    if urls.into_iter().all(is_plain) {
+        // Slim images have no authorities, and a client that wants those of the system is not even
+        // made without them.
+        return builder.tls_certs_only([]);
+    }
+    builder
 }

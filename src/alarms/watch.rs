@@ -266,20 +266,43 @@ mod tests {
     use super::*;
     use crate::pipeline::ReplicaStatus;
 
+    fn handle(model: &str) -> (ReplicaKey, ReplicaHandle) {
+        let replica = Replica { model: model.to_owned(), instance: "h:1".to_owned(), rank: 0 };
+        let handle = ReplicaHandle {
+            status: watch::channel(ReplicaStatus::starting()).1,
+            commands: mpsc::channel(1).0,
+            signs: Arc::default(),
+            stop: CancellationToken::new(),
+            replica: Arc::new(replica),
+        };
+        (handle.replica.key(), handle)
+    }
+
+    /// A reload may bring models that nobody served at the start.
+    #[test]
+    fn a_model_that_comes_later_has_its_requests_counted_and_one_that_goes_has_not() {
+        let fleet = Arc::new(Fleet::new(1));
+        let recorder = crate::telemetry::build_metrics().unwrap();
+        metrics::with_local_recorder(&recorder, || {
+            let (mut watch, alarms) = Watch::new(Arc::clone(&fleet), Clock::start());
+            let (key, handle) = handle("later");
+            fleet.add(key.clone(), handle);
+            for second in 0..40_u64 {
+                watch.look(Tick(second * 1_000), second * 1_000);
+                alarms.matched("later");
+            }
+            assert_eq!(alarms.of(&key).first().map(|it| it.alarm), Some(Alarm::StreamSilent));
+            fleet.remove(&key);
+            watch.look(Tick(40_000), 40_000);
+            assert!(alarms.of(&key).is_empty());
+            assert!(read(&alarms.matches).is_empty() && watch.seen.is_empty());
+        });
+    }
+
     #[test]
     fn silence_under_traffic_rings_and_a_batch_ends_it() {
-        let replica = Replica { model: "m".to_owned(), instance: "h:1".to_owned(), rank: 0 };
-        let (key, fleet) = (replica.key(), Fleet::new(1));
-        let (_status, status) = watch::channel(ReplicaStatus::starting());
-        let (commands, _driver) = mpsc::channel(1);
-        let signs: Arc<Signs> = Arc::default();
-        let handle = ReplicaHandle {
-            replica: Arc::new(replica),
-            status,
-            commands,
-            signs: Arc::clone(&signs),
-            stop: CancellationToken::new(),
-        };
+        let ((key, handle), fleet) = (handle("m"), Fleet::new(1));
+        let signs = Arc::clone(&handle.signs);
         fleet.add(key.clone(), handle);
         let recorder = crate::telemetry::build_metrics().unwrap();
         let render = recorder.handle();

@@ -64,7 +64,7 @@ impl BridgeError {
 
 /// A client for that address.
 pub(super) fn client(tls: &TlsArgs, url: &str) -> Result<reqwest::Client, BridgeError> {
-    let mut builder = web_client::builder();
+    let mut builder = web_client::builder([url]);
     if let Some(path) = &tls.ca {
         let certificates = reqwest::Certificate::from_pem_bundle(&read(path)?)
             .map_err(|_| wrong(path, "expected certificates as PEM"))?;

@@ -77,11 +77,13 @@ impl Poll {
             return Ok(None);
         }
         let key = source.replica.key();
+        let urls = source.metrics.iter().chain(&source.members).map(String::as_str);
+        let client = web_client::builder(urls).timeout(limits::ENGINE_POLL_DEADLINE).build()?;
         let address = |url: &String| Address { url: url.clone(), is_away: false };
         Ok(Some(Poll {
             engine: source.engine.clone(),
             rank: source.replica.rank,
-            client: web_client::builder().timeout(limits::ENGINE_POLL_DEADLINE).build()?,
+            client,
             metrics: source.metrics.as_ref().map(address),
             member_addresses: source.members.iter().map(address).collect(),
             members: Members::new(source.members.len()),

@@ -26,6 +26,12 @@ pub(crate) fn kvbridge() -> Command {
     command
 }
 
+/// As in a slim image, which has no certificate authorities.
+pub(crate) fn without_authorities(mut command: Command) -> Command {
+    command.env("SSL_CERT_FILE", "/absent").env("SSL_CERT_DIR", "/absent");
+    command
+}
+
 /// A running program, killed when dropped.
 pub(crate) struct Running {
     child: Child,
@@ -191,7 +197,7 @@ fn health_is_0_while_ready_and_1_afterwards() {
     let mut run = Running::start(&mut run);
     let url = run.line().split_once(" on ").unwrap().1.to_owned();
     let health = |path: &str| {
-        let mut health = kvbridge();
+        let mut health = without_authorities(kvbridge());
         Running::start(health.args(["health", "--url", &format!("{url}{path}")])).end(None)
     };
     let (code, out) = health("/readyz");

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::program::{Running, kvbridge};
+use crate::program::{Running, kvbridge, without_authorities};
 
 /// No test waits longer for one thing.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ impl Pair {
         let ports: Value = serde_json::from_str(&fake.line()).unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (live, replay) = (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"]));
-        let mut command = kvbridge();
+        let mut command = without_authorities(kvbridge());
         command.args(["run", "--listen", "127.0.0.1:0", "--vllm", &live, "--replay", &replay]);
         command.args(["--model", "fake", "--instance", "i:1"]);
         let mut bridge = Running::start(command.args(source(&text(&ports["http"]))));
