@@ -286,9 +286,10 @@ fn labels(document: &File) -> BTreeSet<String> {
 #[test]
 fn every_row_of_the_decision_table_has_a_test() {
     let document = read("docs/specs/recovery.md");
-    let table = read("src/recovery/tests/table.rs");
-    let tests: BTreeSet<&str> = table
-        .lines()
+    let tables = ["table", "upstream"].map(|name| read(&format!("src/recovery/tests/{name}.rs")));
+    let tests: BTreeSet<&str> = tables
+        .iter()
+        .flat_map(File::lines)
         .filter_map(|(_, line)| line.strip_prefix("fn ")?.split_once('(').map(|(name, _)| name))
         .collect();
     let labels = labels(&document);

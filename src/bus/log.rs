@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use kvbridge_adapters_api::Batch;
-use kvbridge_schemas::{Cursor, Envelope, Epoch, Event, Seq, Trust};
+use kvbridge_schemas::{Cursor, Envelope, Epoch, Event, Seq, Trust, TrustChange};
 
 use super::{LogLife, Name, Named, Writer, unnamed::Unnamed};
 use crate::{
@@ -37,6 +37,8 @@ pub struct LogWriter {
     made: Vec<Outgoing>,
     /// Where lives are named by the bus.
     life: Option<Arc<LogLife>>,
+    /// Who speaks.
+    bridge: Arc<str>,
     turn: u64,
     /// Recovery's number of the life, and its name on the bus.
     named: Option<(Epoch, Epoch)>,
@@ -75,6 +77,7 @@ impl LogWriter {
             waiting: VecDeque::new(),
             made: Vec::new(),
             life: None,
+            bridge: Arc::from(""),
             turn: 0,
             named: None,
             unnamed: Unnamed::default(),
@@ -85,8 +88,8 @@ impl LogWriter {
     }
 
     /// The same, for a bus that names lives: nothing is written before it has.
-    pub fn with_life(self, life: Arc<LogLife>) -> LogWriter {
-        LogWriter { life: Some(life), ..self }
+    pub fn with_life(self, life: Arc<LogLife>, bridge: Arc<str>) -> LogWriter {
+        LogWriter { life: Some(life), bridge, ..self }
     }
 
     /// The life of the log, where the bus names lives.
@@ -167,7 +170,8 @@ impl LogWriter {
     fn say(&mut self, trust: Trust, reason: &str) {
         // A name without a message yet is not a log that anybody could misread.
         if self.named.is_some() && self.said.unwrap_or_default() != trust {
-            self.lane.says(trust, reason, &mut self.made);
+            let (reason, bridge) = (reason.to_owned(), self.bridge.to_string());
+            self.lane.says(TrustChange { trust, reason, bridge }, &mut self.made);
             self.said = Some(trust);
         }
     }

@@ -24,6 +24,7 @@ mod life;
 mod log;
 pub mod nats;
 mod unnamed;
+mod vouch;
 
 use std::{fmt, sync::Arc};
 
@@ -38,6 +39,7 @@ pub use embedded::Embedded;
 pub use life::{LogLife, Name, Named};
 pub use log::{LogWriter, Offered};
 pub use nats::NatsBus;
+pub use vouch::VouchWatch;
 
 /// A bus that this process writes to.
 pub trait Bus: Send + Sync {

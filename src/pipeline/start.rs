@@ -190,14 +190,14 @@ impl Pipeline {
         let (replica, key) = (&source.replica, source.replica.key());
         // A kept view goes on under its old epoch, so ids of resets must differ from those that an
         // earlier log of this bridge gave.
-        let bridge = Arc::from(format!("{bridge}-{:x}", Clock::unix_ms()));
-        let lane = Lane::new(replica.clone(), source.engine.clone(), bridge);
+        let ids: Arc<str> = Arc::from(format!("{bridge}-{:x}", Clock::unix_ms()));
+        let lane = Lane::new(replica.clone(), source.engine.clone(), ids);
         let metrics = BusLogMetrics::register(&key);
         let life = self.bus.life(replica, content(source), at);
         let log = LogWriter::new(lane, self.bus.writer(&key)?, full, metrics);
         let Some(life) = life else { return Some(log) };
         life.restore(digests);
-        Some(log.with_life(life))
+        Some(log.with_life(life, bridge))
     }
 
     /// Reads a replica no more and forgets its view. Returns when its source is closed.

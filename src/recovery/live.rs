@@ -52,6 +52,7 @@ impl Recovery {
         self.held.clear();
         self.overflow_pending = false;
         self.tail = None;
+        self.vouched.start_over();
         self.enter(Phase::Detached);
     }
 

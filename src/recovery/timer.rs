@@ -59,6 +59,7 @@ impl Recovery {
             self.lapsed = true;
             cx.record(Fact::LeaseExpired);
         }
+        self.vouch_due(cx);
         if self.phase.deadline().is_none_or(|at| at > cx.now) {
             return;
         }

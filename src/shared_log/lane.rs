@@ -113,14 +113,11 @@ impl Lane {
     }
 
     /// What this bridge believes from here on.
-    pub fn says(&mut self, trust: Trust, reason: &str, out: &mut Vec<Outgoing>) {
+    pub fn says(&mut self, change: TrustChange, out: &mut Vec<Outgoing>) {
         let (Some(log), false) = (self.log, self.left_out) else { return };
         let covered = Covered { epoch: log.epoch, seq: log.next_seq, span: 0 };
-        let said = Event::Trust(TrustChange {
-            trust,
-            reason: reason.to_owned(),
-            bridge: self.bridge.to_string(),
-        });
+        let trust = change.trust;
+        let said = Event::Trust(change);
         let envelope = own_envelope(&self.replica, &self.engine, covered, trust, said);
         let id = self.own_id(covered);
         out.push(Outgoing { envelope: Arc::new(envelope), id });

@@ -160,11 +160,15 @@ fn what_is_missing_below_the_end_of_a_log_is_written_late() {
 fn trust_is_said_where_the_log_stands_and_covers_nothing() {
     let mut lane = lane();
     let mut out = Vec::new();
-    lane.says(Trust::None, "detached", &mut out);
+    lane.says(change("detached"), &mut out);
     assert!(out.is_empty(), "there is no log yet");
     apply(&mut lane, 0..3);
-    lane.says(Trust::None, "gap_open", &mut out);
+    lane.says(change("gap_open"), &mut out);
     let said = &out[0];
     assert_eq!((said.id.as_str(), said.envelope.span), ("m.h=3A1.0/1/3/b/1", 0));
     assert_eq!(apply(&mut lane, [3]), "3");
+}
+
+fn change(reason: &str) -> TrustChange {
+    TrustChange { trust: Trust::None, reason: reason.to_owned(), bridge: "b".to_owned() }
 }

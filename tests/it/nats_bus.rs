@@ -19,7 +19,7 @@ use kvbridge::{
 
 use crate::nats_server::{Server, contiguous};
 
-fn config(server: &Server) -> NatsConfig {
+pub(crate) fn config(server: &Server) -> NatsConfig {
     NatsConfig {
         urls: vec![server.url()],
         auth: NatsAuth::Open,

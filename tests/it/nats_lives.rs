@@ -6,11 +6,17 @@ use std::{
     path::PathBuf,
 };
 
-use kvbridge::schemas::{Event, Trust};
+use kvbridge::{
+    bus::{VouchWatch, nats},
+    clock::Clock,
+    schemas::{Event, Replica, Seq, Trust},
+};
+use kvbridge_adapters_api::Upstream;
 use serde_json::{Value, json};
 
 use crate::{
     harness::{Bridge, Engine, SECOND_LIFE, configure, folder, until},
+    nats_bus,
     nats_server::{Message, Server},
 };
 
@@ -76,7 +82,7 @@ fn resets(messages: &[Message]) -> Vec<(u64, u32)> {
 /// What a bridge last said of its trust.
 fn last_said(messages: &[Message], bridge: &str) -> Option<Trust> {
     messages.iter().rev().find_map(|message| match message.envelope.events.first() {
-        Some(Event::Trust(said)) if said.bridge.starts_with(bridge) => Some(said.trust),
+        Some(Event::Trust(said)) if said.bridge == bridge => Some(said.trust),
         _ => None,
     })
 }
@@ -216,4 +222,39 @@ fn what_neither_the_bus_nor_the_journal_has_is_a_reset_over_exactly_that() {
     let messages = log_reaches(&server, 1, 40);
     each_once(&messages);
     assert_eq!(resets(&messages), [(20, 15)]);
+}
+
+#[test]
+fn a_reader_hears_who_speaks_and_when_nobody_does() {
+    let server = Server::started("lives_vouch");
+    let mut engine = Engine::start();
+    let (_, a) = bridge(&server, &engine, "vouch", "a");
+    engine.wait_subscriber();
+    engine.publish(10);
+    a.standing("a", "exact", 10);
+    log_reaches(&server, 1, 10);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let vouches = VouchWatch::new(Clock::start());
+    let replica = Replica { model: "m".to_owned(), instance: "a".to_owned(), rank: 0 };
+    let mut best = vouches.follow(&replica.key());
+    assert_eq!(*best.borrow(), Upstream::Silent);
+    runtime.block_on(async {
+        let context = server.jetstream().await;
+        let streams = nats_bus::config(&server).streams;
+        let heard = async {
+            best.wait_for(|best| {
+                matches!(best, Upstream::Vouched { cursor, trust: Trust::Exact }
+                    if cursor.next_seq == Seq(10))
+            })
+            .await
+            .unwrap();
+            a.signal("-KILL");
+            best.wait_for(|best| *best == Upstream::Silent).await.unwrap();
+        };
+        tokio::select! {
+            why = nats::hear(&context, &streams, &vouches) => panic!("{why}"),
+            () = heard => (),
+        }
+    });
+    a.wait();
 }

@@ -8,6 +8,7 @@
 mod buckets;
 mod connect;
 mod desk;
+mod heartbeats;
 mod publisher;
 mod record;
 mod spool;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 pub use connect::{ConnectFailure, connect};
+pub use heartbeats::hear;
 pub use streams::{Difference, Plan, StreamReport};
 
 use self::{

@@ -1,7 +1,7 @@
 //! Tests of the state machine as data: a script goes in, a list of actions comes out.
 //!
 //! `checkpoint.rs` restarts the process; `table.rs` has one test per label of the contract;
-//! `transcripts.rs` runs whole dialogues from `tests/transcripts`; `exhaustive.rs` steps every
+//! `upstream.rs` follows a log's bridges; `transcripts.rs` runs whole dialogues from `tests/transcripts`; `exhaustive.rs` steps every
 //! phase with every input and random scripts.
 
 mod checkpoint;
@@ -9,3 +9,4 @@ mod exhaustive;
 mod script;
 mod table;
 mod transcripts;
+mod upstream;

@@ -9,7 +9,7 @@ use super::script::{
 
 /// What comes before is set up silently; what `script` makes the machine do must be `expected`.
 #[expect(clippy::needless_pass_by_value, reason = "reads better at the call")]
-fn check(capabilities: Capabilities, before: &str, script: &str, expected: Expect) {
+pub(super) fn check(capabilities: Capabilities, before: &str, script: &str, expected: Expect) {
     let mut machine = Script::new(capabilities);
     machine.run(before);
     expected.assert_eq(&machine.run(script));
