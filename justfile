@@ -39,10 +39,11 @@ compose:
 sim-long seeds="5000":
     KVBRIDGE_SIM_SEEDS={{seeds}} cargo test --profile sim -p kvbridge --no-default-features --features planted --test sim -- --nocapture
 
-# both fuzz targets, seconds each; needs cargo-fuzz
+# every fuzz target, seconds each; needs cargo-fuzz
 fuzz seconds="120":
     python3 fuzz/seed.py
     RUSTC_BOOTSTRAP=1 cargo fuzz run decode_vllm -- -max_total_time={{seconds}}
+    RUSTC_BOOTSTRAP=1 cargo fuzz run decode_sglang -- -max_total_time={{seconds}}
     RUSTC_BOOTSTRAP=1 cargo fuzz run codec -- -max_total_time={{seconds}}
 
 # decoding, measured by CPU time

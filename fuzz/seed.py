@@ -20,7 +20,18 @@ def decode_vllm():
                 yield b"".join(map(bytes.fromhex, record["frames_hex"][1:]))
 
 
-TARGETS = {"decode_vllm": decode_vllm}
+def decode_sglang():
+    """length of the topic, topic, seq frame and payload of every live frame"""
+    for path in FIXTURES.glob("sglang-*.jsonl"):
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            if record["socket"] == "sub":
+                topic, seq, payload = map(bytes.fromhex, record["frames_hex"])
+                for topic in (topic, b"\0sgl-kv-epoch=1f\0sgl-kv-snapshot=2e"):
+                    yield bytes([len(topic)]) + topic + seq + payload
+
+
+TARGETS = {"decode_vllm": decode_vllm, "decode_sglang": decode_sglang}
 
 for target, seeds in TARGETS.items():
     folder = HERE / "corpus" / target

@@ -39,6 +39,7 @@ const ENGINE_ROOMS: &[(&str, &str)] = &[
     ("schemas/src/identity.rs", "the names are words of the envelope"),
     ("src/cli/fake_engine.rs", "which engine is imitated"),
     ("src/fake_engine/hash.rs", "the constant is the engine's own"),
+    ("src/fake_engine/radix/hash.rs", "the constant is the engine's own"),
     ("src/fake_engine/http_text.rs", "metrics have the engine's own names"),
 ];
 

@@ -260,7 +260,7 @@ fn note(ringing: &mut Ringing, key: &ReplicaKey, change: Change, unix_ms: u64) {
 #[cfg(test)]
 mod tests {
     use kvbridge_adapters_api::Loss;
-    use kvbridge_schemas::Replica;
+    use kvbridge_schemas::{EngineKind, Replica};
     use tokio::sync::{mpsc, watch};
 
     use super::*;
@@ -272,6 +272,9 @@ mod tests {
             status: watch::channel(ReplicaStatus::starting()).1,
             commands: mpsc::channel(1).0,
             signs: Arc::default(),
+            engine: EngineKind::Vllm,
+            is_bridged: false,
+            life: None,
             stop: CancellationToken::new(),
             replica: Arc::new(replica),
         };

@@ -33,8 +33,8 @@ struct Known {
     name: Name,
     /// Counts changes of the name.
     turn: u64,
-    /// The registry's revision that was compared last, and when it was first read.
-    read: Option<(u64, u64)>,
+    /// The newest name on record, and when it was first read.
+    read: Option<(Epoch, u64)>,
     acked: Option<(Cursor, Option<BusSeq>)>,
     away: bool,
     /// Batches wait for a name.
@@ -104,11 +104,9 @@ impl LogLife {
     /// A batch was applied.
     pub(super) fn heard(&self, envelope: &Envelope, now_ms: u64) {
         let mut known = self.known();
-        if known.local != envelope.epoch {
-            known.local = envelope.epoch;
-            known.own = Own { settled: known.own.settled, ..Own::default() };
-            known.acked = None;
-            known.rename(Name::Undecided);
+        let kept = known.own.digests.get(&envelope.seq);
+        if known.local != envelope.epoch || kept.is_some_and(|kept| *kept != envelope.digest) {
+            known.begin(envelope.epoch);
         }
         known.newest_at_ms = now_ms;
         let own = &mut known.own;
@@ -116,9 +114,24 @@ impl LogLife {
         if own.digests.len() > OWN_DIGESTS_MAX {
             own.digests.pop_first();
         }
-        own.next_seq = envelope.seq.plus(u64::from(envelope.span));
+        own.next_seq = own.next_seq.max(envelope.seq.plus(u64::from(envelope.span)));
         if own.incarnation != envelope.incarnation {
             own.incarnation.clone_from(&envelope.incarnation);
+        }
+    }
+
+    /// The engine was asked, and its newest batch is ours: the life goes on.
+    pub(super) fn proven(&self, now_ms: u64) {
+        self.known().newest_at_ms = now_ms;
+    }
+
+    /// The view stands here, at the engine's newest batch. A view that lost its history may have
+    /// learnt another life under the old number: then it stands below what was heard before.
+    pub(super) fn stands_at(&self, cursor: Cursor) {
+        let mut known = self.known();
+        let below = cursor.next_seq > Seq(0) && cursor.next_seq < known.own.next_seq;
+        if below && known.local == cursor.epoch {
+            known.begin(cursor.epoch);
         }
     }
 
@@ -199,13 +212,13 @@ impl LogLife {
         self.told.notify_one();
     }
 
-    /// What to compare with a registry of this revision, and what the life is called now.
-    pub(super) fn own(&self, revision: u64, now_ms: u64) -> (Epoch, Own, Name) {
+    /// What to compare with a registry whose newest name is this, and what the life is called now.
+    pub(super) fn own(&self, newest: Epoch, now_ms: u64) -> (Epoch, Own, Name) {
         let mut known = self.known();
         let read_at_ms = match known.read {
-            Some((read, at_ms)) if read == revision => at_ms,
+            Some((read, at_ms)) if read == newest => at_ms,
             _ => {
-                known.read = Some((revision, now_ms));
+                known.read = Some((newest, now_ms));
                 now_ms
             }
         };
@@ -265,6 +278,14 @@ impl LogLife {
         })
     }
 
+    /// What a life of recovery's is called on the log.
+    pub fn epoch_of(&self, local: Epoch) -> Option<Epoch> {
+        match &self.known().name {
+            Name::Named(named) if named.local == local => Some(named.log.epoch),
+            Name::Named(_) | Name::Undecided | Name::Silent(_) | Name::Asking(_) => None,
+        }
+    }
+
     /// What the life is called now.
     pub fn name(&self) -> Name {
         self.known().name.clone()
@@ -282,8 +303,20 @@ impl Name {
 }
 
 impl Known {
+    /// Another life, which nobody has named.
+    fn begin(&mut self, local: Epoch) {
+        self.local = local;
+        self.own = Own { settled: self.own.settled, ..Own::default() };
+        self.acked = None;
+        self.rename(Name::Undecided);
+    }
+
     fn rename(&mut self, name: Name) {
         self.name = name;
         self.turn += 1;
     }
 }
+
+#[cfg(test)]
+#[path = "life_tests.rs"]
+mod tests;

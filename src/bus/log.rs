@@ -116,6 +116,13 @@ impl LogWriter {
         self.write(envelope);
     }
 
+    /// The engine was asked and still has what the view ends with.
+    pub fn proven(&self) {
+        if let Some(life) = &self.life {
+            life.proven(Clock::unix_ms());
+        }
+    }
+
     fn write(&mut self, envelope: Arc<Envelope>) {
         if self.full == SpoolFull::Resync && self.lane.is_behind() {
             // Whatever comes is covered by the reset that is published when there is room.
@@ -153,6 +160,9 @@ impl LogWriter {
     pub fn settled(&mut self, cursor: Cursor, trust: Trust, reason: &'static str) {
         if let Some(life) = &self.life {
             life.stands(trust, reason);
+            if trust > Trust::None {
+                life.stands_at(cursor);
+            }
         }
         self.take_name();
         let Some(epoch) = self.name_of(cursor.epoch) else { return };

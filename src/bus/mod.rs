@@ -7,17 +7,8 @@
 //! this bridge could not deliver is covered by a reset, so a reader never waits for what will not
 //! come.
 //!
-//! The trait holds what exists: writing, and how the bus stands. The reading side belongs beside it
-//! when it is built, and the types here are made for it:
-//!
-//! - `subscribe(replica | all) -> Source`: a reader is a
-//!   [`Source`](kvbridge_adapters_api::Source), so the same recovery runs behind it; its batches
-//!   carry the epoch of the wire and their [`BusSeq`].
-//! - `replay(replica, from: BusSeq)`: what the source does when recovery asks. Whether retention
-//!   has passed a place is told by the stream's first sequence, never by a reply's own seq.
-//! - `snapshot` put, get and request; `status` put and watch; the `registry` of lives: three
-//!   stores keyed by [`ReplicaKey`]. [`Stored`] carries the bus seq that a status and a snapshot
-//!   must name.
+//! A reader of the log is a [`Source`] like any engine, so that the same recovery guards this hop
+//! too. Which replicas there are to read is [`Found`] on the bus itself.
 
 mod embedded;
 mod life;
@@ -29,11 +20,17 @@ mod vouch;
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use kvbridge_schemas::{BusSeq, Cursor, Envelope, Replica, ReplicaKey};
-use tokio::sync::oneshot;
+use kvbridge_adapters_api::{Removal, Source};
+use kvbridge_schemas::{BusSeq, Cursor, EngineKind, Envelope, Replica, ReplicaKey};
+use tokio::sync::{mpsc, oneshot};
 
 use self::nats::BusStartError;
-use crate::{config::SpoolFull, pipeline::Tasks, shared_log::Outgoing};
+use crate::{
+    clock::Clock,
+    config::SpoolFull,
+    pipeline::{Fleet, Tasks},
+    shared_log::Outgoing,
+};
 
 pub use embedded::Embedded;
 pub use life::{LogLife, Name, Named};
@@ -65,8 +62,34 @@ pub trait Bus: Send + Sync {
     }
     /// Looks after a replica no more.
     fn forget(&self, _replica: &Replica) {}
+    /// Begins to read: which replicas there are, and their logs. For a process that reads a bus.
+    fn follow(&self, _found: mpsc::Sender<Found>, _clock: Clock, _tasks: &mut Tasks) {}
+    /// One replica's log, to be read, on a bus that is followed.
+    fn source(&self, _replica: &Replica, _removal: Removal) -> Option<Box<dyn Source>> {
+        None
+    }
+    /// Begins to store views of the replicas that this process publishes, for readers that come
+    /// late.
+    fn keep_snapshots(&self, _fleet: &Arc<Fleet>, _clock: Clock, _tasks: &mut Tasks) {}
     /// Brings counts that are only looked at on demand up to date.
     fn refresh_metrics(&self) {}
+}
+
+/// What a bus that is followed tells of its replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Somebody publishes it.
+    Appeared {
+        /// Whose cache.
+        replica: Replica,
+        /// The engine, as far as a message told.
+        engine: Option<EngineKind>,
+    },
+    /// Nobody does any more, and nothing of it is left.
+    Vanished {
+        /// Whose cache.
+        replica: Replica,
+    },
 }
 
 /// The log of one replica, for its one writer.

@@ -41,9 +41,12 @@ impl VouchWatch {
         watched.best.subscribe()
     }
 
-    /// Follows it no more.
+    /// Whoever calls follows it no more; the last one's word is forgotten with it.
     pub fn forget(&self, key: &ReplicaKey) {
-        self.replicas().remove(key);
+        let mut replicas = self.replicas();
+        if replicas.get(key).is_some_and(|watched| watched.best.receiver_count() <= 1) {
+            replicas.remove(key);
+        }
     }
 
     /// A heartbeat came. Of a replica that nobody follows it says nothing.

@@ -65,6 +65,13 @@ pub fn read(
     from: impl Read,
     settings: ViewSettings,
 ) -> Result<(SnapshotHeader, Result<View, Fault>), Fault> {
+    let (header, mut records) = open(from)?;
+    let view = records.view(settings);
+    Ok((header, view))
+}
+
+/// Reads the header; the records follow chunk by chunk.
+pub fn open<R: Read>(from: R) -> Result<(SnapshotHeader, Records<R>), Fault> {
     let mut from = Summed { inner: from, sum: Xxh3::new(), bytes: 0 };
     let mut magic = [0; 8];
     from.fill(&mut magic)?;
@@ -82,9 +89,53 @@ pub fn read(
         return Err(Fault::Corrupted { what: "the digest of its header" });
     }
     let header: SnapshotHeader = codec::decode_msgpack(&payload)?;
-    let view = from.records(&header, settings);
-    Ok((header, view))
+    let records = Records { from, left: header.block_count };
+    Ok((header, records))
 }
+
+/// The records behind a header.
+pub struct Records<R> {
+    from: Summed<R>,
+    left: u64,
+}
+
+impl<R: Read> Records<R> {
+    /// The next chunk; `None` behind the last one, when all of it was whole.
+    pub fn chunk(&mut self) -> Result<Option<Vec<SnapshotRecord>>, Fault> {
+        let length = self.from.length()?;
+        if length > 0 {
+            let chunk: Vec<SnapshotRecord> = codec::decode_msgpack(&self.from.payload(length)?)?;
+            let count = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+            self.left = self.left.checked_sub(count).ok_or(WRONG_COUNT)?;
+            return Ok(Some(chunk));
+        }
+        let expected = self.from.sum.digest128().to_be_bytes();
+        let mut sum = [0; 16];
+        self.from.fill(&mut sum)?;
+        if sum != expected {
+            return Err(Fault::Corrupted { what: "the digest of its records" });
+        }
+        if self.left > 0 {
+            return Err(WRONG_COUNT);
+        }
+        if self.from.inner.read(&mut [0])? > 0 {
+            return Err(Fault::Corrupted { what: "something behind its end" });
+        }
+        Ok(None)
+    }
+
+    fn view(&mut self, settings: ViewSettings) -> Result<View, Fault> {
+        let mut view = View::new(settings);
+        while let Some(chunk) = self.chunk()? {
+            for record in chunk {
+                view.install_record(record)?;
+            }
+        }
+        Ok(view)
+    }
+}
+
+const WRONG_COUNT: Fault = Fault::Corrupted { what: "the count of its records" };
 
 /// A stream whose bytes are summed on their way.
 struct Summed<T> {
@@ -147,34 +198,5 @@ impl<T: Read> Summed<T> {
         }
         self.count(&payload);
         Ok(payload)
-    }
-
-    fn records(&mut self, header: &SnapshotHeader, settings: ViewSettings) -> Result<View, Fault> {
-        let mut view = View::new(settings);
-        let mut count = 0_u64;
-        loop {
-            let length = self.length()?;
-            if length == 0 {
-                break;
-            }
-            let chunk: Vec<SnapshotRecord> = codec::decode_msgpack(&self.payload(length)?)?;
-            for record in chunk {
-                view.install_record(record)?;
-                count += 1;
-            }
-        }
-        let expected = self.sum.digest128().to_be_bytes();
-        let mut sum = [0; 16];
-        self.fill(&mut sum)?;
-        if sum != expected {
-            return Err(Fault::Corrupted { what: "the digest of its records" });
-        }
-        if count != header.block_count {
-            return Err(Fault::Corrupted { what: "the count of its records" });
-        }
-        if self.inner.read(&mut [0])? > 0 {
-            return Err(Fault::Corrupted { what: "something behind its end" });
-        }
-        Ok(view)
     }
 }

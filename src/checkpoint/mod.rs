@@ -18,5 +18,5 @@ mod tests;
 
 pub use dir::{Kept, StateDir, StateError, Wanted};
 pub use fault::Fault;
-pub use file::{FORMAT, read, write};
+pub use file::{FORMAT, Records, open, read, write};
 pub use keeper::{Keeper, keep};

@@ -9,7 +9,10 @@ use super::{CliError, Console, Exit, examples, signal};
 use crate::{
     clock::Clock,
     config::limits,
-    fake_engine::{self, FakeSettings, Ports, Release, traffic::TrafficSettings},
+    fake_engine::{
+        self, FakeSettings, Model, Ports, Release, ReleaseError, radix::release::RadixRelease,
+        traffic::TrafficSettings,
+    },
     pipeline::Tasks,
 };
 
@@ -18,11 +21,11 @@ use crate::{
 #[command(after_help = examples::FAKE_ENGINE)]
 pub struct FakeEngineArgs {
     /// Which engine
-    #[arg(long, value_name = "NAME", value_parser = ["vllm"])]
+    #[arg(long, value_name = "NAME", value_parser = ["vllm", "sglang"])]
     engine: String,
-    /// Release whose bytes are sent, from 0.9 on
-    #[arg(long, value_name = "RELEASE", default_value_t = Release::NEWEST)]
-    encoding: Release,
+    /// Release whose bytes are sent, from 0.9 or 0.4.9 on [default: the newest known]
+    #[arg(long, value_name = "RELEASE")]
+    encoding: Option<String>,
     /// Form of block hashes: the last 8 bytes as a number, or all bytes (from 0.10.2 on)
     #[arg(long, value_name = "FORM", value_parser = ["int", "bytes"], default_value = "int")]
     hashes: String,
@@ -93,9 +96,18 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl FakeEngineArgs {
-    fn settings(&self) -> FakeSettings {
+    fn model(&self) -> Result<Model, ReleaseError> {
+        match (self.engine.as_str(), &self.encoding) {
+            ("sglang", Some(release)) => release.parse().map(Model::Radix),
+            ("sglang", None) => Ok(Model::Radix(RadixRelease::NEWEST)),
+            (_, Some(release)) => release.parse().map(Model::Paged),
+            (_, None) => Ok(Model::Paged(Release::NEWEST)),
+        }
+    }
+
+    fn settings(&self, engine: Model) -> FakeSettings {
         FakeSettings {
-            release: self.encoding,
+            engine,
             bytes: self.hashes == "bytes",
             hash_seed: self.hash_seed.clone(),
             blocks: self.blocks,
@@ -119,14 +131,15 @@ impl FakeEngineArgs {
     }
 
     pub(super) async fn execute(self, console: &mut Console<'_>) -> Result<Exit, CliError> {
+        let model = self.model()?;
         let mut stop = signal::Stop::new()?;
         let mut tasks = Tasks::new();
-        let ports = fake_engine::start(self.settings(), &mut tasks, Clock::start()).await?;
+        let ports = fake_engine::start(self.settings(model), &mut tasks, Clock::start()).await?;
         if self.ports_json {
             let line = serde_json::to_string(&ports).expect("texts and numbers serialise");
             console.line(&line)?;
         } else {
-            describe(console, &self, &ports)?;
+            describe(console, &self, model, &ports)?;
         }
         console.out.flush()?;
         let exit = stop.wait().await;
@@ -138,9 +151,10 @@ impl FakeEngineArgs {
 fn describe(
     console: &mut Console<'_>,
     args: &FakeEngineArgs,
+    model: Model,
     ports: &Ports,
 ) -> std::io::Result<()> {
-    console.line(&format!("fake {} {} on {}", args.engine, args.encoding, ports.http))?;
+    console.line(&format!("fake {} {} on {}", args.engine, model, ports.http))?;
     for rank in &ports.ranks {
         let (live, replay) = (&rank.live, &rank.replay);
         console.line(&format!("  rank {}: publishes at {live}, replay {replay}", rank.rank))?;

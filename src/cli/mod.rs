@@ -42,7 +42,7 @@ pub use source_args::SourceArgs;
 pub use tail::{TailArgs, TailError};
 
 use crate::{
-    fake_engine::FakeError,
+    fake_engine::{FakeError, ReleaseError},
     playback::PlayError,
     telemetry::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log},
 };
@@ -127,6 +127,9 @@ pub enum CliError {
     /// A recording could not be played.
     #[error(transparent)]
     Play(#[from] PlayError),
+    /// A fake engine knows no such release.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
     /// A fake engine did not start.
     #[error(transparent)]
     FakeEngine(#[from] FakeError),
@@ -151,7 +154,7 @@ impl CliError {
             // The reader has seen enough (`| head`): that is its right.
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
             CliError::Output(_) | CliError::FakeEngine(_) => Exit::Failed,
-            CliError::Config(_) | CliError::Log(_) => Exit::BadInput,
+            CliError::Config(_) | CliError::Log(_) | CliError::Release(_) => Exit::BadInput,
             CliError::Play(PlayError::Line { .. } | PlayError::Empty { .. }) => Exit::BadInput,
             CliError::Play(PlayError::Unreadable { .. } | PlayError::Serve(_)) => Exit::Failed,
             CliError::Run(error) => error.exit(),

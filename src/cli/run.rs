@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use kvbridge_schemas::Trust;
 use tokio::net::TcpListener;
 use tracing::warn;
@@ -41,6 +42,9 @@ pub struct RunArgs {
     /// Play a recording as one more engine, on free ports of this machine
     #[arg(long, value_name = "FILE")]
     play: Option<PathBuf>,
+    /// Engine that sent the recording [default: the first of this build]
+    #[arg(long, value_name = "NAME", requires = "play", value_parser = PossibleValuesParser::new(registry::engine_names()))]
+    engine: Option<String>,
     #[command(flatten)]
     playback: PlaybackArgs,
 }
@@ -109,10 +113,12 @@ impl RunArgs {
             insecure: self.insecure,
             sources: std::mem::take(&mut self.sources.sources),
         };
-        flags.sources.extend(player.as_ref().map(played_source));
+        let engine =
+            self.engine.take().or_else(|| registry::engine_names().next().map(str::to_owned));
+        flags.sources.extend(player.as_ref().map(|player| played_source(player, engine)));
         let origin = Origin { args: self.config.clone(), environment, flags };
         let config = origin.load()?;
-        if config.sources.is_empty() {
+        if config.sources.is_empty() && !config.bus.is_read() {
             return Err(RunError::NoSource.into());
         }
         let security = Security::read(&config.http).map_err(ConfigError::from)?;
@@ -161,6 +167,7 @@ async fn live(
             exit = &mut playing => return exit,
             // What is wrong with the file is logged: a signal has nobody to answer.
             _ = hangup.recv() => drop(service.reload(origin).await),
+            Some(found) = service.found.recv() => service.follow(found).await,
             Some(answer) = service.reloads.recv() => {
                 // Whoever asked may have gone; the reload counts all the same.
                 drop(answer.send(service.reload(origin).await));
@@ -169,9 +176,9 @@ async fn live(
     }
 }
 
-fn played_source(player: &Player) -> SourceFile {
+fn played_source(player: &Player, engine: Option<String>) -> SourceFile {
     SourceFile {
-        engine: registry::engine_names().next().map(str::to_owned),
+        engine,
         endpoint: Some(player.live().to_owned()),
         replay: Some(player.replay().to_owned()),
         model: Some(PLAYED_MODEL.to_owned()),

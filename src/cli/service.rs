@@ -14,9 +14,10 @@ use tracing::{info, warn};
 use super::{ConfigArgs, ConfigError, Environment, RunError};
 use crate::{
     alarms::{Alarms, Watch},
+    bus::Found,
     checkpoint::{self, Keeper, StateDir},
     clock::Clock,
-    config::{Config, Flags},
+    config::{Config, Flags, limits},
     http::{self, Api, ApiParts, ReloadRequest, Security},
     memory,
     pipeline::{self, Pipeline, ReloadError, Reloaded, Tasks},
@@ -30,6 +31,8 @@ pub(super) struct Service {
     pub(super) pipeline: Pipeline,
     pub(super) tasks: Tasks,
     pub(super) reloads: mpsc::Receiver<ReloadRequest>,
+    /// Replicas that come and go on the bus.
+    pub(super) found: mpsc::Receiver<Found>,
     api: Api,
     /// Cancelled first of all: the program is not ready any more.
     draining: CancellationToken,
@@ -62,7 +65,9 @@ impl Service {
     ) -> Result<Service, RunError> {
         let state = config.state.dir.as_deref().map(StateDir::open).transpose()?.map(Arc::new);
         let (mut tasks, clock) = (Tasks::new(), Clock::start());
-        let pipeline = pipeline::start(&config, state.as_ref(), &mut tasks, clock).await?;
+        let (found_tx, found) = mpsc::channel(limits::BUS_FOUND_QUEUE);
+        let started = pipeline::start(&config, state.as_ref(), &mut tasks, clock, found_tx);
+        let pipeline = started.await?;
         let draining = CancellationToken::new();
         let alarms = watch_over(&config, &pipeline, &mut tasks);
         let api = Api::new(ApiParts {
@@ -94,6 +99,7 @@ impl Service {
             pipeline,
             tasks,
             reloads,
+            found,
             api,
             draining,
             state,
@@ -101,6 +107,27 @@ impl Service {
             checkpoint_every,
             tls,
         })
+    }
+
+    /// A replica came or went on the bus.
+    pub(super) async fn follow(&mut self, found: Found) {
+        match found {
+            Found::Appeared { replica, engine } => {
+                let Service { pipeline, tasks, config, .. } = self;
+                if pipeline.open_found(&replica, engine, config, tasks) {
+                    info!(replica = %replica.key(), "replica found on the bus");
+                }
+            }
+            Found::Vanished { replica } => {
+                let key = replica.key();
+                let found = self.pipeline.fleet.replica(key.as_str());
+                // One with a source here was never ours to forget.
+                if found.is_some_and(|(_, handle)| !handle.is_bridged) {
+                    self.pipeline.close(&key).await;
+                    info!(replica = %key, "nothing is left of the replica on the bus");
+                }
+            }
+        }
     }
 
     /// Reads the configuration again and touches what changed. What is wrong with it is logged.

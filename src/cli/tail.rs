@@ -22,7 +22,10 @@ use crate::{
     capture,
     clock::Clock,
     config::{self, Flags, Problems, SourceConfig},
-    pipeline::registry::{self, OpenError},
+    pipeline::{
+        Message,
+        registry::{self, OpenError},
+    },
 };
 
 /// Show what a running kvbridge applies, or what an engine sends
@@ -212,8 +215,9 @@ impl TailArgs {
         frame: &LiveFrame,
         console: &mut Console<'_>,
     ) -> io::Result<()> {
-        let decoding =
-            registry::decode_payload(&source.engine, frame.seq_frame.as_bytes(), &frame.payload);
+        let seq_frame = frame.seq_frame.as_bytes();
+        let message = Message { topic: &frame.topic, seq_frame, payload: &frame.payload };
+        let decoding = registry::decode_message(&source.engine, &message);
         for fault in &decoding.faults {
             console.message(&format!("seq {}: {fault}", frame.seq_frame.seq()));
         }

@@ -13,6 +13,16 @@ pub enum BusConfig {
     Nats(Box<NatsConfig>),
 }
 
+impl BusConfig {
+    /// Whether replicas that others publish are read.
+    pub fn is_read(&self) -> bool {
+        match self {
+            BusConfig::Embedded => false,
+            BusConfig::Nats(nats) => nats.read,
+        }
+    }
+}
+
 /// A NATS server and what we keep on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatsConfig {
@@ -32,6 +42,28 @@ pub struct NatsConfig {
     pub spool_full: SpoolFull,
     /// First and longest delay before a reconnect.
     pub reconnect: (Duration, Duration),
+    /// Whether replicas that others publish are read.
+    pub read: bool,
+    /// Only those of these models; empty = all.
+    pub models: Vec<String>,
+    /// When views are stored for readers that come late.
+    pub snapshots: SnapshotsConfig,
+}
+
+impl NatsConfig {
+    /// Whether replicas of that model are read.
+    pub fn reads(&self, model: &str) -> bool {
+        self.models.is_empty() || self.models.iter().any(|wanted| wanted == model)
+    }
+}
+
+/// When views are stored for readers that come late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotsConfig {
+    /// Time between two of a replica that moves.
+    pub interval: Duration,
+    /// So many batches do not wait for that.
+    pub batch_count: u64,
 }
 
 /// How we prove who we are.
@@ -140,6 +172,10 @@ impl Check<'_> {
             ("bridge", file.bridge.is_some()),
             ("spool", file.spool.is_some()),
             ("spool_full", file.spool_full.is_some()),
+            ("read", file.read.is_some()),
+            ("models", file.models.is_some()),
+            ("snapshot_interval", file.snapshot_interval.is_some()),
+            ("snapshot_batches", file.snapshot_batches.is_some()),
         ] {
             if given {
                 self.note(&format!("bus.{field}"), "belongs to kind \"nats\"");
@@ -155,6 +191,21 @@ impl Check<'_> {
             bridge: self.bridge(file.bridge.clone()),
             spool_bytes_max: self.spool(&file),
             spool_full: self.spool_full(file.spool_full.as_deref()),
+            // A process without sources has nothing else to do; see `validate`.
+            read: file.read.unwrap_or(false),
+            models: file.models.clone().unwrap_or_default(),
+            snapshots: SnapshotsConfig {
+                interval: self.span(
+                    "bus.snapshot_interval",
+                    file.snapshot_interval,
+                    limits::BUS_SNAPSHOT_INTERVAL,
+                ),
+                batch_count: u64::from(self.count(
+                    "bus.snapshot_batches",
+                    file.snapshot_batches,
+                    limits::BUS_SNAPSHOT_BATCHES,
+                )),
+            },
             auth: self.auth(file),
             reconnect: (limits::RECONNECT_MIN, limits::RECONNECT_MAX),
         }

@@ -165,6 +165,14 @@ pub struct BusFile {
     pub spool: Option<Size>,
     /// `block` or `resync`.
     pub spool_full: Option<String>,
+    /// Read what others publish, beside the sources.
+    pub read: Option<bool>,
+    /// Read replicas of these models only.
+    pub models: Option<Vec<String>>,
+    /// Time between two snapshots of a replica.
+    pub snapshot_interval: Option<Span>,
+    /// Batches between two snapshots of a replica.
+    pub snapshot_batches: Option<u32>,
 }
 
 /// `[index]`

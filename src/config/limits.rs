@@ -182,6 +182,74 @@ pub const BUS_SPOOL_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
 /// large: a stall after every lost one.
 pub const BUS_ACK_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Messages that wait for one replica's driver. Too small: a burst overflows and is read again. Too
+/// large: memory for each replica, and lag that nobody sees. Full: the run is dropped, with a mark.
+pub const BUS_INBOX_MESSAGES: usize = 8192;
+
+/// Their bytes.
+pub const BUS_INBOX_BYTES: usize = 32 * 1024 * 1024;
+
+/// Messages that wait for one that they ran past: two windows of a publisher ([`BUS_WINDOW`]), the
+/// most that a change of a cluster's leader was seen to swap. Too small: such a change is a gap for
+/// every reader. Too large: a true gap is seen later.
+pub const BUS_REORDER_MESSAGES: u64 = 512;
+
+/// Their bytes.
+pub const BUS_REORDER_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How long they wait. What was swapped comes within milliseconds; a true gap is repaired later by
+/// this much.
+pub const BUS_REORDER_WAIT_MS: u64 = 250;
+
+/// Newest messages of a replica whose place on the bus is remembered. Too small: a longer gap is
+/// searched for. Too large: 16 bytes each.
+pub const BUS_POSITIONS: usize = 4096;
+
+/// Messages asked for at once. Larger requests were slower: they have no flow control.
+pub const BUS_BATCH_MESSAGES: u64 = 1000;
+
+/// Their bytes, below what a server sends to one connection without being read.
+pub const BUS_BATCH_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Parts of an answer between its reader and the driver. Full: the reader waits.
+pub const BUS_ANSWER_PARTS: usize = 64;
+
+/// Replays and snapshots read at a time. Too small: a process that starts learns its replicas one
+/// by one. Too large: they share one connection, and each of them gets slower.
+pub const BUS_REQUESTS: usize = 8;
+
+/// Streams that are followed. Full: the others are not read, and counted.
+pub const BUS_READ_STREAMS: usize = 256;
+
+/// Replicas that are read from a bus. Too small: routers miss some. Too large: a flood of subjects
+/// opens a driver for each. Full: the others are not read, and counted.
+pub const BUS_READ_REPLICAS: usize = 4096;
+
+/// Replicas found and not opened yet. Full: they are found again.
+pub const BUS_FOUND_QUEUE: usize = 256;
+
+/// How long a replica that nothing is left of is kept. Too small: a short outage of a bridge drops
+/// what routers are told of. Too large: routers are told of replicas that are gone, with trust
+/// none.
+pub const BUS_REPLICA_GRACE_MS: u64 = 60_000;
+
+/// Time between two snapshots of a replica that moves. Too small: views are copied and sent all
+/// day. Too large: readers that come late read longer ranges of the log.
+pub const BUS_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Batches after which a snapshot is stored earlier; the same trade.
+pub const BUS_SNAPSHOT_BATCHES: u32 = 5000;
+
+/// How long the log may take to hold what a view already does, before the snapshot is put off.
+pub const BUS_SNAPSHOT_PUBLISHED: Duration = Duration::from_secs(2);
+
+/// A fresh snapshot is not older than this.
+pub const BUS_SNAPSHOT_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long a snapshot that readers are no longer sent to is kept. Too small: it is deleted under a
+/// reader. Too large: disk.
+pub const BUS_SNAPSHOT_GRACE: Duration = Duration::from_secs(5 * 60);
+
 /// How long a full spool may hold a driver up before its view counts as stale.
 pub const BUS_BLOCKED_MAX: Duration = Duration::from_secs(5);
 

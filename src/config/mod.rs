@@ -27,7 +27,9 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
-pub use bus::{BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SpoolFull, StreamsConfig};
+pub use bus::{
+    BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
+};
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{File, SourceFile};

@@ -65,7 +65,7 @@ fn every_problem_is_reported_at_once() {
         sources[0].ignore_tags[1]: invalid type: integer `5`, expected a string (kvbridge.toml)
         surprise: unknown field `surprise`, expected one of `http`, `sources`, `bus`, `index`, `view`, `recovery`, `limits`, `state`, `shutdown`, `sinks` (kvbridge.toml)
         http.listen: expected an address such as 127.0.0.1:8090, got "nowhere" (kvbridge.toml)
-        sources[0].engine: expected one of vllm, got "abacus" (kvbridge.toml)
+        sources[0].engine: expected one of vllm, sglang, got "abacus" (kvbridge.toml)
         sources[0].endpoint: expected tcp://host:port, got "udp://a" (kvbridge.toml)
         sources[1].endpoint: is missing, expected tcp://host:port (kvbridge.toml)
         sources[1].dp: expected 1 to 1024 ranks, got 0 (kvbridge.toml)

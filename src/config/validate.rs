@@ -54,6 +54,7 @@ pub(super) fn validate(
     };
     if let BusConfig::Nats(nats) = &mut config.bus {
         nats.reconnect = (config.limits.reconnect_min, config.limits.reconnect_max);
+        nats.read |= config.sources.is_empty();
     }
     for (at, sink) in file.sinks.iter().enumerate() {
         let kind = sink.kind.as_deref().unwrap_or("(none)");

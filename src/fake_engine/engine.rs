@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use kvbridge_schemas::Event;
 
 use super::{
-    cache::{Cache, CacheSettings, Full, Resident},
-    hash::{Hash, int_of},
+    cache::{Full, Resident},
+    hash::int_of,
+    model::Store,
     rng::mix,
-    sequence::{Namespace, Sequence},
+    sequence::{Chain, Namespace, Sequence},
 };
 
 /// Largest token id of the modelled vocabulary.
@@ -74,8 +75,8 @@ pub struct Counts {
 /// One replica's engine.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    cache: Cache,
-    none: Hash,
+    cache: Store,
+    chain: Chain,
     tagged: bool,
     waiting: VecDeque<Request>,
     running: Vec<Running>,
@@ -92,11 +93,11 @@ struct Running {
 }
 
 impl Engine {
-    /// An empty engine whose chains start at `none`.
-    pub fn new(settings: CacheSettings, none: Hash, tagged: bool) -> Engine {
+    /// An empty engine.
+    pub fn new(cache: impl Into<Store>, chain: impl Into<Chain>, tagged: bool) -> Engine {
         Engine {
-            cache: Cache::new(settings),
-            none,
+            cache: cache.into(),
+            chain: chain.into(),
             tagged,
             waiting: VecDeque::new(),
             running: Vec::new(),
@@ -121,7 +122,7 @@ impl Engine {
     }
 
     /// Its cache.
-    pub fn cache(&self) -> &Cache {
+    pub fn cache(&self) -> &Store {
         &self.cache
     }
 
@@ -198,8 +199,8 @@ impl Engine {
                 continue;
             }
             let namespace = self.namespace(&request);
-            let size = self.cache.settings().block_size;
-            let mut sequence = Sequence::new(self.none, size, namespace, &request.tokens);
+            let size = self.cache.block_size();
+            let mut sequence = Sequence::new(self.chain, size, namespace, &request.tokens);
             match self.cache.admit(&mut sequence) {
                 Ok(cached_tokens) => {
                     self.counts.queries += count(request.tokens.len());

@@ -71,11 +71,13 @@ pub(super) fn router(
         .route("/health", get(async || ""))
         .route("/ports", get(ports_json))
         .route("/kv_event_sources", get(sources))
+        .route("/server_info", get(server_info))
         .route("/metrics", get(metrics))
         .route("/members/{tp_rank}/metrics", get(member))
         .route("/truth", get(truth))
         .route("/v1/completions", post(completions))
         .route("/reset_prefix_cache", post(reset))
+        .route("/flush_cache", post(reset))
         .route("/control", post(control))
         .with_state(Arc::new(Shared { settings, ports, asks, turn: AtomicUsize::new(0) }))
 }
@@ -215,6 +217,30 @@ async fn sources(State(fake): Fake) -> Response {
     };
     let map: serde_json::Map<String, Value> = fake.ports.ranks.iter().map(of_rank).collect();
     json_response(&Value::Object(map))
+}
+
+/// Where events are, as the engine with a tree tells it since 0.5.22. Ports of ranks follow the
+/// first one's; free ports do not, so this is of use with `--pub` and `--replay` only.
+async fn server_info(State(fake): Fake) -> Response {
+    let port = |endpoint: &str| endpoint.rsplit(':').next().and_then(|port| port.parse().ok());
+    let first = fake.ports.ranks.first();
+    let base = |of: fn(&super::RankPorts) -> &str| first.and_then(|ports| port(of(ports)));
+    let (live, replay): (Option<u16>, Option<u16>) =
+        (base(|ports| &ports.live), base(|ports| &ports.replay));
+    json_response(&json!({
+        "page_size": fake.settings.block_size,
+        "speculative_algorithm": null,
+        "enable_hierarchical_cache": false,
+        "kv_events": {
+            "publisher": "zmq",
+            "endpoint_host": "*",
+            "endpoint_port_base": live,
+            "topic": fake.settings.topic,
+            "block_size": fake.settings.block_size,
+            "dp_size": fake.settings.dp,
+            "replay_endpoint_port_base": replay,
+        },
+    }))
 }
 
 fn query<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {

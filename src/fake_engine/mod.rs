@@ -1,8 +1,9 @@
-//! SHELL around a pure core: a wire-faithful model of vLLM, for demonstrations, tests and bug
-//! reports.
+//! SHELL around a pure core: wire-faithful models of vLLM and SGLang, for demonstrations, tests and
+//! bug reports.
 //!
-//! Pure, without time, socket or task: [`cache`] (pool, eviction, copies, groups, host tier),
-//! [`engine`] (requests and steps), [`hash`], [`encode`] (bytes of each release), [`traffic`].
+//! Pure, without time, socket or task: [`cache`] (pool, eviction, copies, groups, host tier) and
+//! [`radix`] (a tree of pages), which of them in [`model`], [`engine`] (requests and steps),
+//! [`hash`], [`encode`] (bytes of each release), [`traffic`].
 //! The shell is one task a rank, which owns engine and publisher, and an HTTP server that asks it.
 //! So a rank's cache and the seq it belongs to are always read together: `GET /truth`.
 //!
@@ -16,7 +17,9 @@ pub mod hash;
 mod host;
 mod http;
 mod http_text;
+pub mod model;
 mod msgpack;
+pub mod radix;
 mod rank;
 pub mod release;
 pub mod rng;
@@ -32,7 +35,8 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-pub use release::Release;
+pub use model::Model;
+pub use release::{Release, ReleaseError};
 pub use settings::FakeSettings;
 
 use self::rank::Rank;

@@ -16,7 +16,6 @@ use super::{
     control::{Ask, Cut, Fault, Stats},
     encode::{POISON, Stray},
     engine::{Engine, Finished, Request, Step},
-    hash::{SEED_DEFAULT, none_hash},
     settings::FakeSettings,
     traffic::Traffic,
 };
@@ -70,7 +69,7 @@ impl Rank {
         let mut traffic = Traffic::new(settings.traffic.clone(), seed);
         let first = (settings.rps > 0.0).then(|| 1000.0 * traffic.gap_s(settings.rps));
         let mut rank = Rank {
-            engine: engine(settings, 0),
+            engine: settings.engine(0),
             settings: settings.clone(),
             rank,
             clock,
@@ -89,6 +88,7 @@ impl Rank {
             waiters: BTreeMap::new(),
         };
         rank.started_now();
+        rank.say_clears();
         Ok(rank)
     }
 
@@ -160,7 +160,7 @@ impl Rank {
             Bytes::from_static(POISON)
         } else {
             let ts = self.frozen.unwrap_or_else(now_s);
-            self.settings.encoder().batch(ts, events, &strays, Some(self.rank)).into()
+            self.settings.writer().batch(ts, events, &strays, Some(self.rank)).into()
         };
         let faults = &mut self.serve.faults;
         if dropped {
@@ -190,6 +190,7 @@ impl Rank {
             }
             Ask::Reset { put_back_running, done } => {
                 let emptied = self.engine.reset(put_back_running);
+                self.say_clears();
                 tell(done, emptied);
             }
             Ask::Truth(done) => tell(done, self.cut()),
@@ -230,6 +231,7 @@ impl Rank {
                 }
                 self.new_life();
                 self.server = Some(Server::bind(self.serve.clone()).await?);
+                self.say_clears();
             }
             Fault::SilentRestart => {
                 self.new_life();
@@ -238,6 +240,7 @@ impl Rank {
                     server.set_faults(Faults::default());
                     server.stall(false);
                 }
+                self.say_clears();
             }
             Fault::Drop { count } => self.next.dropped += count,
             Fault::Hole { count } => self.next.holes += count,
@@ -274,6 +277,14 @@ impl Rank {
         Ok(())
     }
 
+    /// What an engine says without a step: that it is empty, at its start and when it was flushed.
+    fn say_clears(&mut self) {
+        if self.settings.engine.clears_at_once() {
+            let events = self.engine.flush();
+            self.publish(&events);
+        }
+    }
+
     /// Requests of one token each, one a step: every step has something to say.
     fn burst(&mut self, count: u64) {
         for _ in 0..count {
@@ -286,7 +297,7 @@ impl Rank {
 
     fn new_life(&mut self) {
         self.life += 1;
-        self.engine = engine(&self.settings, self.life);
+        self.engine = self.settings.engine(self.life);
         self.seq = 0;
         self.next = Next::default();
         self.serve.faults = Faults::default();
@@ -331,16 +342,6 @@ enum FaultError {
     NoMember,
 }
 
-fn engine(settings: &FakeSettings, life: u64) -> Engine {
-    let seed = match &settings.hash_seed {
-        Some(seed) => seed.clone(),
-        None if settings.release.constant_seed() => SEED_DEFAULT.to_owned(),
-        // Random in each process: the same prompt has other hashes after a restart.
-        None => format!("life {life} of {}", settings.seed),
-    };
-    Engine::new(settings.cache(), none_hash(&seed), settings.release.tagged_keys())
-}
-
 fn serve_settings(settings: &FakeSettings, rank: u32) -> ServeSettings {
     let endpoint = |port: u16| {
         let offset = if port == 0 { 0 } else { rank };
@@ -354,7 +355,7 @@ fn serve_settings(settings: &FakeSettings, rank: u32) -> ServeSettings {
         live: endpoint(settings.publish_port),
         replay: endpoint(settings.replay_port),
         topic: settings.topic.clone(),
-        framing: if settings.release.replay_topic() { Framing::WithTopic } else { Framing::Plain },
+        framing: if settings.engine.replay_topic() { Framing::WithTopic } else { Framing::Plain },
         journal_count_max: settings.buffer_steps,
         faults: Faults::default(),
     }

@@ -11,9 +11,26 @@ pub struct Release {
 
 /// Not a release that publishes events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a release from 0.9 on, such as 0.9.1 or 0.28, got {text:?}")]
+#[error("expected a release {expected}, got {text:?}")]
 pub struct ReleaseError {
     text: String,
+    expected: &'static str,
+}
+
+impl ReleaseError {
+    pub(super) fn new(text: &str, expected: &'static str) -> ReleaseError {
+        ReleaseError { text: text.to_owned(), expected }
+    }
+}
+
+/// The two numbers behind the first, which is 0.
+pub(super) fn numbers(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.').map(str::parse::<u32>);
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(Ok(0)), Some(Ok(minor)), None, None) => Some((minor, 0)),
+        (Some(Ok(0)), Some(Ok(minor)), Some(Ok(patch)), None) => Some((minor, patch)),
+        _ => None,
+    }
 }
 
 impl Release {
@@ -114,14 +131,10 @@ impl FromStr for Release {
     type Err = ReleaseError;
 
     fn from_str(text: &str) -> Result<Release, ReleaseError> {
-        let wrong = || ReleaseError { text: text.to_owned() };
-        let mut parts = text.split('.').map(str::parse::<u32>);
-        let release = match (parts.next(), parts.next(), parts.next(), parts.next()) {
-            (Some(Ok(0)), Some(Ok(minor)), None, None) => Release::of(minor, 0),
-            (Some(Ok(0)), Some(Ok(minor)), Some(Ok(patch)), None) => Release::of(minor, patch),
-            _ => return Err(wrong()),
-        };
-        if release.minor < 9 { Err(wrong()) } else { Ok(release) }
+        let release = numbers(text).map(|(minor, patch)| Release::of(minor, patch));
+        release
+            .filter(|release| release.minor >= 9)
+            .ok_or_else(|| ReleaseError::new(text, "from 0.9 on, such as 0.9.1 or 0.28"))
     }
 }
 

@@ -2,7 +2,10 @@
 
 use kvbridge_schemas::ExtraKey;
 
-use super::hash::{Hash, HashKey, block_hash};
+use super::{
+    hash::{Hash, HashKey, block_hash},
+    radix::hash::{page_hash, salt_hash},
+};
 
 /// What keeps sequences with equal tokens apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,32 +20,58 @@ pub struct Namespace {
     pub tagged: bool,
 }
 
+/// How hashes follow each other.
+#[derive(Clone, Copy, Debug)]
+pub enum Chain {
+    /// Over (parent, tokens, extra keys), from this hash on.
+    Keyed(Hash),
+    /// Over (parent, tokens); where the release does so, the salt stands before the first.
+    Plain {
+        /// Whether it does.
+        salted: bool,
+    },
+}
+
+impl From<Hash> for Chain {
+    fn from(none: Hash) -> Chain {
+        Chain::Keyed(none)
+    }
+}
+
 /// Tokens that grow, with their chain of hashes.
 #[derive(Clone, Debug)]
 pub struct Sequence {
     namespace: Namespace,
     block_size: usize,
-    none: Hash,
+    chain: Chain,
     tokens: Vec<u32>,
     hashes: Vec<Hash>,
     /// Full blocks that the cache knows by hash.
     pub(super) registered: usize,
     /// Per group the block of each position; none = out of its window.
     pub(super) tables: Vec<Vec<Option<usize>>>,
+    /// Pages that are taken for it, where a cache only counts them.
+    pub(super) page_count: usize,
 }
 
 impl Sequence {
     /// A sequence of these tokens.
-    pub fn new(none: Hash, block_size: u32, namespace: Namespace, tokens: &[u32]) -> Sequence {
+    pub fn new(
+        chain: impl Into<Chain>,
+        block_size: u32,
+        namespace: Namespace,
+        tokens: &[u32],
+    ) -> Sequence {
         let block_size = usize::try_from(block_size).unwrap_or(usize::MAX).max(1);
         let mut sequence = Sequence {
             namespace,
             block_size,
-            none,
+            chain: chain.into(),
             tokens: Vec::with_capacity(tokens.len()),
             hashes: Vec::new(),
             registered: 0,
             tables: Vec::new(),
+            page_count: 0,
         };
         tokens.iter().for_each(|token| sequence.push(*token));
         sequence
@@ -53,9 +82,18 @@ impl Sequence {
         self.tokens.push(token);
         if self.tokens.len().is_multiple_of(self.block_size) {
             let start = self.tokens.len() - self.block_size;
-            let parent = self.hashes.last().unwrap_or(&self.none);
-            let keys = self.keys(self.hashes.len());
-            self.hashes.push(block_hash(parent, &self.tokens[start..], &keys));
+            let tokens = &self.tokens[start..];
+            let parent = self.hashes.last();
+            let hash = match &self.chain {
+                Chain::Keyed(none) => {
+                    block_hash(parent.unwrap_or(none), tokens, &self.keys(self.hashes.len()))
+                }
+                Chain::Plain { salted } => {
+                    let salt = self.namespace.salt.as_deref().filter(|_| *salted).map(salt_hash);
+                    page_hash(parent.or(salt.as_ref()), tokens)
+                }
+            };
+            self.hashes.push(hash);
         }
     }
 
@@ -90,6 +128,11 @@ impl Sequence {
     /// Adapter name.
     pub fn lora(&self) -> Option<&str> {
         self.namespace.lora.as_deref()
+    }
+
+    /// Cache salt.
+    pub fn salt(&self) -> Option<&str> {
+        self.namespace.salt.as_deref()
     }
 
     /// The adapter's number.

@@ -5,13 +5,23 @@ use std::{
     time::Duration,
 };
 
-use super::{cache::CacheSettings, encode::Encoder, release::Release, traffic::TrafficSettings};
+use super::{
+    cache::CacheSettings,
+    encode::Encoder,
+    engine::Engine,
+    hash::{SEED_DEFAULT, none_hash},
+    model::{Model, Writer},
+    radix::{RadixSettings, encode::RadixEncoder},
+    release::Release,
+    sequence::Chain,
+    traffic::TrafficSettings,
+};
 
 /// Everything that does not change while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FakeSettings {
-    /// Modelled release.
-    pub release: Release,
+    /// What is modelled.
+    pub engine: Model,
     /// Hashes are whole bytes on the wire.
     pub bytes: bool,
     /// Text that the chain of hashes starts from; none = as the release does by itself.
@@ -55,7 +65,7 @@ pub struct FakeSettings {
 impl Default for FakeSettings {
     fn default() -> FakeSettings {
         FakeSettings {
-            release: Release::NEWEST,
+            engine: Model::Paged(Release::NEWEST),
             bytes: false,
             hash_seed: None,
             blocks: 1024,
@@ -80,18 +90,36 @@ impl Default for FakeSettings {
 }
 
 impl FakeSettings {
-    pub(super) fn encoder(&self) -> Encoder {
-        Encoder { release: self.release, bytes: self.bytes }
+    pub(super) fn writer(&self) -> Writer {
+        match self.engine {
+            Model::Paged(release) => Writer::Paged(Encoder { release, bytes: self.bytes }),
+            Model::Radix(release) => Writer::Radix(RadixEncoder { release }),
+        }
     }
 
-    pub(super) fn cache(&self) -> CacheSettings {
-        CacheSettings {
+    /// The engine of a life.
+    pub(super) fn engine(&self, life: u64) -> Engine {
+        let release = match self.engine {
+            Model::Paged(release) => release,
+            Model::Radix(release) => {
+                let settings = RadixSettings { pages: self.blocks, page_size: self.block_size };
+                return Engine::new(settings, Chain::Plain { salted: release.salt() }, false);
+            }
+        };
+        let seed = match &self.hash_seed {
+            Some(seed) => seed.clone(),
+            None if release.constant_seed() => SEED_DEFAULT.to_owned(),
+            // Random in each process: the same prompt has other hashes after a restart.
+            None => format!("life {life} of {}", self.seed),
+        };
+        let cache = CacheSettings {
             blocks: self.blocks,
             block_size: self.block_size,
             window: self.window,
             host_blocks: self.host_blocks,
-            host_block_size_is_zero: self.release.host_block_size_is_zero(),
-            host_group: self.release.maps(),
-        }
+            host_block_size_is_zero: release.host_block_size_is_zero(),
+            host_group: release.maps(),
+        };
+        Engine::new(cache, none_hash(&seed), release.tagged_keys())
     }
 }

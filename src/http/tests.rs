@@ -97,6 +97,9 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
         status: status_rx,
         commands: commands_tx,
         signs: Arc::default(),
+        engine: EngineKind::Vllm,
+        is_bridged: false,
+        life: None,
         stop: stop.child_token(),
     };
     fleet.add(key, handle);

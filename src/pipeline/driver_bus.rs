@@ -12,7 +12,7 @@ use super::Driver;
 use crate::{
     bus::{LogWriter, Offered},
     config::limits::BUS_BLOCKED_MAX,
-    recovery::{Input, TrustReason},
+    recovery::{Fact, Input, TrustReason},
 };
 
 /// The reason shown while a full bus holds the driver up.
@@ -90,6 +90,13 @@ impl Driver {
         self.metrics.readiness(Trust::None);
         if let Some(log) = &mut self.log {
             log.finish().await;
+        }
+    }
+
+    /// The log's life goes on if the engine has just said so.
+    pub(super) fn proven(&self, fact: Fact) {
+        if let (Fact::Replayed, Some(log)) = (fact, &self.log) {
+            log.proven();
         }
     }
 

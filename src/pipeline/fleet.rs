@@ -10,11 +10,14 @@ use std::{
 };
 
 use kvbridge_adapters_api::Loss;
-use kvbridge_schemas::{Cursor, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust};
+use kvbridge_schemas::{
+    Cursor, EngineKind, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust,
+};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bus::LogLife,
     clock::Clock,
     recovery::{Tick, TrustReason},
     view::View,
@@ -167,6 +170,12 @@ pub struct ReplicaHandle {
     pub commands: mpsc::Sender<Command>,
     /// What is noted of it.
     pub signs: Arc<Signs>,
+    /// Whose events are folded.
+    pub engine: EngineKind,
+    /// This process publishes it.
+    pub is_bridged: bool,
+    /// Its life on a bus that names lives.
+    pub life: Option<Arc<LogLife>>,
     /// Ends its task.
     pub stop: CancellationToken,
 }

@@ -6,6 +6,7 @@
 mod driver;
 mod fleet;
 mod index_writers;
+mod published;
 pub mod registry;
 mod reload;
 mod shutdown;
@@ -16,6 +17,7 @@ pub use fleet::{
     AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, Signs, ViewCut,
 };
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};
+pub use published::Message;
 pub use reload::{ReloadError, Reloaded, reload};
 pub use shutdown::Tasks;
 pub use start::{Pipeline, StartError, Terms, start};

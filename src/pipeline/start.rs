@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use kvbridge_schemas::{Cursor, Digest, Epoch, Replica, ReplicaKey, Seq};
+use kvbridge_adapters_api::Source;
+use kvbridge_schemas::{Cursor, Digest, EngineKind, Epoch, Projection, Replica, ReplicaKey, Seq};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -18,7 +19,7 @@ use super::{
     registry::{self, OpenError, Opened},
 };
 use crate::{
-    bus::{Embedded, LogWriter, NatsBus, SharedBus, nats::BusStartError},
+    bus::{Embedded, Found, LogWriter, NatsBus, SharedBus, nats::BusStartError},
     checkpoint::{Kept, StateDir, Wanted},
     clock::Clock,
     config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
@@ -27,15 +28,14 @@ use crate::{
     recovery::{self, Recovery, Settings, Tick},
     shared_log::Lane,
     telemetry::{self, BusLogMetrics, SourceMetrics},
-    view::View,
+    view::{View, ViewSettings},
 };
 
 /// What the fold of events means. Raised when the same events fold to another view, so that views
 /// of before are not gone on with.
 const FOLD_VERSION: u32 = 1;
 
-/// What decoders make of an engine's bytes. Raised when the same bytes give another envelope, so
-/// that two versions of this program never write one log together.
+/// Raised when decoders make another envelope of the same bytes: such versions share no log.
 const CONTENT_VERSION: u32 = 1;
 
 /// The running pipeline, as the rest of the program sees it.
@@ -88,6 +88,7 @@ pub async fn start(
     state: Option<&Arc<StateDir>>,
     tasks: &mut Tasks,
     clock: Clock,
+    found: mpsc::Sender<Found>,
 ) -> Result<Pipeline, StartError> {
     let index = Arc::new(Index::new());
     let writer_count = usize::try_from(config.index.writer_count).unwrap_or(1);
@@ -103,7 +104,26 @@ pub async fn start(
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
     }
+    if !config.sources.is_empty() {
+        pipeline.bus.keep_snapshots(&pipeline.fleet, clock, tasks);
+    }
+    if config.bus.is_read() {
+        pipeline.bus.follow(found, clock, tasks);
+    }
     Ok(pipeline)
+}
+
+/// A replica whose task can be started.
+struct Begun {
+    replica: Replica,
+    engine: EngineKind,
+    pool_blocks: Option<u64>,
+    source: Box<dyn Source>,
+    recovery: Recovery,
+    view: ViewSettings,
+    kept: Option<View>,
+    fold: String,
+    log: Option<LogWriter>,
 }
 
 /// What a replica is opened under.
@@ -127,6 +147,8 @@ impl Pipeline {
     ) -> Result<(), StartError> {
         let Terms { config, state, floor } = terms;
         let key = source.replica.key();
+        // It may have been read from the bus so far; its engine is nearer.
+        self.close(&key).await;
         let opened = registry::open(source, config)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         let fold = fold(source, &opened);
@@ -135,48 +157,117 @@ impl Pipeline {
             None => Kept::default(),
         };
         kept.floor = kept.floor.max(floor);
-        let mut settings =
-            Settings::new(opened.source.capabilities(), self.clock.unix_ms_of(Tick(0)));
-        settings.jitter_seed = jitter_seed(&source.replica);
-        settings.limits = recovery_limits(&config.recovery);
+        let mut settings = self.settings(&source.replica, &*opened.source, config);
         settings.epoch_floor = floor;
         let (recovery, view) = restore(&key, settings, kept);
-        let (commands_tx, commands) =
-            mpsc::channel(usize::try_from(limits::COMMAND_QUEUE).unwrap_or(1));
-        let (status, status_rx) = watch::channel(ReplicaStatus::starting());
-        let replica = Arc::new(source.replica.clone());
-        let signs = Arc::new(Signs::new(source.pool_blocks));
         self.bus.prepare(&source.replica, tasks)?;
         let at = recovery.cursor();
         let digests: Vec<_> = recovery.digests().collect();
-        let parts = DriverParts {
-            kept_max: config.view.clone(),
-            signs: Arc::clone(&signs),
-            replica: Arc::clone(&replica),
+        let begun = Begun {
+            replica: source.replica.clone(),
             engine: source.engine.clone(),
+            pool_blocks: source.pool_blocks,
             source: opened.source,
             recovery,
             view: opened.view,
             kept: view,
             fold,
-            commands,
-            status,
             log: self.log(source, at, digests),
         };
-        let driver = Driver::new(parts, self.outputs());
-        let stop = tasks.stop_token().child_token();
-        tasks.spawn_until(format!("driver {key}"), stop.clone(), driver.run(stop.clone()));
-        let poll = Poll::new(source, Arc::clone(&signs), commands_tx.clone());
+        let handle = self.begin(begun, config, tasks);
+        let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
+        let poll = Poll::new(source, signs, commands);
         let poll = poll.map_err(|error| StartError::Client { key: key.clone(), source: error })?;
         if let Some(poll) = poll {
-            tasks.spawn_until(format!("metrics of {key}"), stop.clone(), poll.run(stop.clone()));
+            let stop = handle.stop.clone();
+            tasks.spawn_until(format!("metrics of {key}"), stop.clone(), poll.run(stop));
         }
         let metrics = SourceMetrics::register(&key, opened.counters);
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).push((key.clone(), metrics));
-        let handle =
-            ReplicaHandle { replica, status: status_rx, commands: commands_tx, signs, stop };
         self.fleet.add(key, handle);
         Ok(())
+    }
+
+    /// Begins to read one replica that another process publishes. `false` = it is read already.
+    pub fn open_found(
+        &self,
+        replica: &Replica,
+        engine: Option<EngineKind>,
+        config: &Config,
+        tasks: &mut Tasks,
+    ) -> bool {
+        let key = replica.key();
+        if self.fleet.replica(key.as_str()).is_some() {
+            return false;
+        }
+        let engine = engine.unwrap_or_else(|| EngineKind::Other("unknown".to_owned()));
+        let removal = registry::removal(&engine);
+        let Some(source) = self.bus.source(replica, removal) else { return false };
+        let recovery = Recovery::new(self.settings(replica, &*source, config));
+        let begun = Begun {
+            replica: replica.clone(),
+            engine,
+            pool_blocks: None,
+            source,
+            recovery,
+            view: ViewSettings {
+                projection: Projection::Last8,
+                removal,
+                orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+            },
+            kept: None,
+            fold: format!("fold {FOLD_VERSION}, from a bus"),
+            log: None,
+        };
+        let handle = self.begin(begun, config, tasks);
+        self.fleet.add(key, handle);
+        true
+    }
+
+    fn settings(&self, replica: &Replica, source: &dyn Source, config: &Config) -> Settings {
+        let mut settings = Settings::new(source.capabilities(), self.clock.unix_ms_of(Tick(0)));
+        settings.jitter_seed = jitter_seed(replica);
+        settings.limits = recovery_limits(&config.recovery);
+        settings
+    }
+
+    /// Starts the task of one replica.
+    fn begin(&self, begun: Begun, config: &Config, tasks: &mut Tasks) -> ReplicaHandle {
+        let (commands_tx, commands) =
+            mpsc::channel(usize::try_from(limits::COMMAND_QUEUE).unwrap_or(1));
+        let (status, status_rx) = watch::channel(ReplicaStatus::starting());
+        let replica = Arc::new(begun.replica);
+        let signs = Arc::new(Signs::new(begun.pool_blocks));
+        let is_bridged = begun.log.is_some();
+        let life = begun.log.as_ref().and_then(LogWriter::life);
+        let parts = DriverParts {
+            kept_max: config.view.clone(),
+            signs: Arc::clone(&signs),
+            replica: Arc::clone(&replica),
+            engine: begun.engine.clone(),
+            source: begun.source,
+            recovery: begun.recovery,
+            view: begun.view,
+            kept: begun.kept,
+            fold: begun.fold,
+            commands,
+            status,
+            log: begun.log,
+        };
+        let driver = Driver::new(parts, self.outputs());
+        let stop = tasks.stop_token().child_token();
+        let name = format!("driver {}", replica.key());
+        tasks.spawn_until(name, stop.clone(), driver.run(stop.clone()));
+        ReplicaHandle {
+            replica,
+            status: status_rx,
+            commands: commands_tx,
+            signs,
+            engine: begun.engine,
+            is_bridged,
+            life,
+            stop,
+        }
     }
 
     /// Its log, on a bus that is kept beyond this process.

@@ -1,7 +1,7 @@
 //! Replay answers: same life or not, contiguous or not, complete or not.
 
 use kvbridge_adapters_api::{AnswerPart, Attempt, Batch, Loss};
-use kvbridge_schemas::Seq;
+use kvbridge_schemas::{Cursor, Seq};
 
 use super::{
     Cx, Fact, Recovery,
@@ -20,6 +20,7 @@ impl Recovery {
         }
         match part {
             AnswerPart::Batch(batch) => self.answer_batch(cx, batch),
+            AnswerPart::Continues(cursor) => self.answer_continues(cx, cursor),
             AnswerPart::End => self.answer_end(cx),
             AnswerPart::Failed => {
                 cx.record(Fact::ReplayFailed);
@@ -68,8 +69,10 @@ impl Recovery {
         if anchored && batch.next_seq() <= next {
             // A reset behind us has an id space of its own: nothing to compare.
             if !is_reset(&batch) {
-                self.answer_overlap(cx, batch);
+                return self.answer_overlap(cx, batch);
             }
+            // On a log that names its lives, the reset that we stand behind is a place like any.
+            asking.anchored |= batch.epoch.is_some() && batch.next_seq() == next;
             return;
         }
         let in_reach = !anchored || asking.anchored || asks_next;
@@ -81,6 +84,23 @@ impl Recovery {
         }
         cx.record(Fact::Hole(next));
         asking.jump = Some(Jump { batch, complete: live_behind });
+    }
+
+    /// The log's own numbers tie the answer to the view.
+    fn answer_continues(&mut self, cx: &mut Cx<'_>, cursor: Cursor) {
+        let ours =
+            self.anchored() && cursor == self.cursor && self.settings.capabilities.epoch_on_wire;
+        let deadline = cx.now.plus(self.settings.limits.replay_deadline_ms);
+        let Some(asking) = self.phase.asking() else { return };
+        if let Ask::Open { attempt, .. } = asking.ask {
+            asking.ask = Ask::Open { attempt, deadline };
+        }
+        if ours {
+            asking.expect = Some(cursor.next_seq);
+            asking.anchored = true;
+            asking.end_only = 0;
+            self.confirmed = true;
+        }
     }
 
     /// A replayed batch that is applied already: the proof that it is still the same life.

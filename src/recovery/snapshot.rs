@@ -62,7 +62,9 @@ impl Recovery {
                 return self.fetch_failed(cx);
             }
             AnswerPart::Failed | AnswerPart::Truncated => return self.fetch_again(cx),
-            AnswerPart::Batch(_) | AnswerPart::End => return cx.record(Fact::StaleAnswer),
+            AnswerPart::Batch(_) | AnswerPart::Continues(_) | AnswerPart::End => {
+                return cx.record(Fact::StaleAnswer);
+            }
         }
         self.try_install(cx);
     }

@@ -72,7 +72,7 @@ pub struct Own {
     pub digests: BTreeMap<Seq, Digest>,
     /// The engine's own evidence.
     pub incarnation: Option<String>,
-    /// What the view needs next.
+    /// Behind the newest batch ever heard of it.
     pub next_seq: Seq,
     /// The view stands at the engine's newest batch.
     pub settled: bool,
@@ -111,6 +111,8 @@ pub struct Question<'a> {
     pub content: &'a str,
     /// Another bridge speaks for this replica now.
     pub others: bool,
+    /// Recovery's own number of the life: its name too, where no higher one was ever given.
+    pub local: Epoch,
     /// No name at or below this one is given.
     pub floor: Epoch,
     /// Wall clock, unix ms.
@@ -205,8 +207,11 @@ impl Question<'_> {
     fn next_epoch(&self) -> Epoch {
         let recorded = self.record.map_or(0, |record| record.life.epoch.0);
         let on_log = self.tail.map_or(0, |tail| tail.life.epoch.0);
-        let highest = self.now_ms.max(recorded).max(on_log).max(self.floor.0);
-        Epoch(highest.saturating_add(1))
+        let given = recorded.max(on_log).max(self.floor.0);
+        if self.local.0 > given {
+            return self.local;
+        }
+        Epoch(given.max(self.now_ms).saturating_add(1))
     }
 
     /// A new name where no other bridge would be contradicted by it.

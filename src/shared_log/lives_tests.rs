@@ -37,7 +37,16 @@ fn tail(epoch: u64, life: u8, seqs: std::ops::Range<u64>) -> Tail {
 }
 
 fn question<'a>(record: Option<&'a Record>, tail: Option<&'a Tail>, own: &'a Own) -> Question<'a> {
-    Question { record, tail, own, content: "c", others: false, floor: Epoch(0), now_ms: 100 }
+    Question {
+        record,
+        tail,
+        own,
+        content: "c",
+        others: false,
+        local: Epoch(1),
+        floor: Epoch(1),
+        now_ms: 100,
+    }
 }
 
 fn verdict(record: Option<&Record>, tail: Option<&Tail>, own: &Own) -> Verdict {
@@ -111,6 +120,19 @@ fn a_new_name_is_above_all_names_ever_given() {
     assert_eq!(verdict(None, Some(&tail(6_000, 1, 0..2)), &other), Verdict::Mint(Epoch(6_001)));
     let floor = Question { floor: Epoch(7_000), ..question(None, None, &other) };
     assert_eq!(decide(&floor), Verdict::Mint(Epoch(7_001)));
+}
+
+#[test]
+fn the_number_that_recovery_gave_is_kept_where_it_is_the_highest() {
+    let other = own(9, 0..3);
+    let record = named(50, 1, [0]);
+    let local = |local| Question {
+        local: Epoch(local),
+        floor: Epoch(0),
+        ..question(Some(&record), None, &other)
+    };
+    assert_eq!(decide(&local(51)), Verdict::Mint(Epoch(51)));
+    assert_eq!(decide(&local(50)), Verdict::Mint(Epoch(101)));
 }
 
 /// 3.3: a life that began while the bus was away is named when it can be compared, not before.

@@ -52,8 +52,8 @@ impl Vouches {
         self.by_bridge.insert(status.bridge.clone(), vouch);
     }
 
-    /// The log itself says what a bridge believes from `at` on. It may be old news, read late: so it
-    /// is no sign of life, and only lowers what a newer heartbeat says.
+    /// The log itself says what a bridge believes from `at` on. It may be old news, read late: it
+    /// is no sign of life, and changes nothing that a later heartbeat said.
     pub fn said(&mut self, bridge: &str, at: Cursor, trust: Trust) {
         if let Some(vouch) = self.by_bridge.get_mut(bridge)
             && at >= vouch.cursor

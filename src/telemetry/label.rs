@@ -16,5 +16,7 @@ pub const TIER: &str = "tier";
 pub const OUTCOME: &str = "outcome";
 /// A stream of the bus; bounded by the configuration.
 pub const STREAM: &str = "stream";
+/// Why something was not taken.
+pub const REASON: &str = "reason";
 /// An alarm's name.
 pub const ALARM: &str = "alarm";

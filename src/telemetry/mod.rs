@@ -4,6 +4,7 @@
 //! the configuration; every other label is a closed set of words.
 
 mod bus;
+mod bus_read;
 mod checkpoints;
 mod facts;
 mod gone;
@@ -14,6 +15,7 @@ pub mod name;
 mod sources;
 
 pub use bus::{BusLogMetrics, BusMetrics};
+pub use bus_read::{BusReadMetrics, BusSnapshotMetrics, bus_read_refused};
 pub use checkpoints::{CheckpointMetrics, checkpoint_loaded};
 pub use facts::FactLog;
 pub use gone::without_others;

@@ -78,6 +78,22 @@ pub const BUS_SPOOL_MESSAGES: &str = "kvbridge_bus_spool_messages";
 pub const BUS_SPOOL_BYTES: &str = "kvbridge_bus_spool_bytes";
 /// From queue to acknowledgement, of the newest message acknowledged.
 pub const BUS_LAG: &str = "kvbridge_bus_lag_seconds";
+/// Messages of the bus that were read.
+pub const BUS_READ: &str = "kvbridge_bus_read_total";
+/// Messages of the bus that could not be read.
+pub const BUS_UNREADABLE: &str = "kvbridge_bus_unreadable_total";
+/// Times that a replica's queue of messages was full.
+pub const BUS_READ_OVERFLOWED: &str = "kvbridge_bus_read_overflows_total";
+/// Streams, replicas and subjects on the bus that are not read.
+pub const BUS_READ_REFUSED: &str = "kvbridge_bus_read_refused_total";
+/// Views stored on the bus.
+pub const BUS_SNAPSHOTS_STORED: &str = "kvbridge_bus_snapshots_stored_total";
+/// Views that could not be stored there.
+pub const BUS_SNAPSHOTS_FAILED: &str = "kvbridge_bus_snapshot_failures_total";
+/// Requests for a fresh one.
+pub const BUS_SNAPSHOTS_ASKED: &str = "kvbridge_bus_snapshots_asked_total";
+/// Old ones that were deleted.
+pub const BUS_SNAPSHOTS_DELETED: &str = "kvbridge_bus_snapshots_deleted_total";
 /// 1 for the state a stream is in, else 0.
 pub const BUS_STATE: &str = "kvbridge_bus_state";
 /// Live connections that ended by a reset or by bytes that are not the protocol.

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bridge;
+mod bus_reader;
 mod check_config;
 mod decode;
 mod fake_engine;
@@ -13,6 +14,7 @@ mod lifecycle_signals;
 mod matching;
 mod nats_bus;
 mod nats_lives;
+mod nats_reader;
 mod nats_run;
 mod nats_server;
 mod oracle;
@@ -21,4 +23,5 @@ mod program;
 mod repair;
 mod restart;
 mod security;
+mod sglang;
 mod stop;

@@ -7,7 +7,10 @@ use kvbridge::{
         Bus, BusState, LogWriter, NatsBus, Receipt, Standing, Stored, Writer,
         nats::streams::{self, Plan},
     },
-    config::{NatsAuth, NatsConfig, NatsTls, Secret, Shards, SpoolFull, StreamsConfig, limits},
+    config::{
+        NatsAuth, NatsConfig, NatsTls, Secret, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
+        limits,
+    },
     pipeline::Tasks,
     schemas::{
         Cursor, Digest, Engine, EngineKind, Envelope, Epoch, Event, HashInfo, HashScheme, Parent,
@@ -36,10 +39,16 @@ pub(crate) fn config(server: &Server) -> NatsConfig {
         spool_bytes_max: limits::BUS_SPOOL_BYTES,
         spool_full: SpoolFull::Block,
         reconnect: (limits::RECONNECT_MIN, limits::RECONNECT_MAX),
+        read: false,
+        models: Vec::new(),
+        snapshots: SnapshotsConfig {
+            interval: limits::BUS_SNAPSHOT_INTERVAL,
+            batch_count: u64::from(limits::BUS_SNAPSHOT_BATCHES),
+        },
     }
 }
 
-fn replica(rank: u32) -> Replica {
+pub(crate) fn replica(rank: u32) -> Replica {
     Replica { model: "org/m".to_owned(), instance: "h:1".to_owned(), rank }
 }
 
@@ -74,7 +83,7 @@ fn envelope(rank: u32, seq: u64, tokens: usize) -> Arc<Envelope> {
     })
 }
 
-fn outgoing(rank: u32, seq: u64, tokens: usize) -> Outgoing {
+pub(crate) fn outgoing(rank: u32, seq: u64, tokens: usize) -> Outgoing {
     let envelope = envelope(rank, seq, tokens);
     let id = subject::message_id(&envelope.replica.key(), envelope.epoch, envelope.seq);
     Outgoing { envelope, id }

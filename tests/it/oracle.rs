@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::peer::root;
+use crate::peer::{recording, root};
 
 /// (hash, tier, group)
 type Spot = (String, String, Option<u64>);
@@ -52,7 +52,7 @@ fn optional(value: &Value) -> Option<String> {
 
 /// The lives in a capture: a seq of 0 begins one.
 pub(crate) fn lives(capture: &str) -> Vec<Life> {
-    let path = root().join(format!("tests/fixtures/expect/vllm-{capture}.ndjson"));
+    let path = root().join(format!("tests/fixtures/expect/{}.ndjson", recording(capture)));
     let mut lives: Vec<Life> = Vec::new();
     for line in std::fs::read_to_string(path).unwrap().lines() {
         let batch: Value = serde_json::from_str(line).unwrap();

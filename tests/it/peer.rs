@@ -17,8 +17,13 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// A recording by the name of its file; without an engine's name it is one of vLLM.
+pub(crate) fn recording(name: &str) -> String {
+    if name.starts_with("sglang-") { name.to_owned() } else { format!("vllm-{name}") }
+}
+
 pub(crate) fn capture(name: &str) -> PathBuf {
-    root().join(format!("tests/fixtures/vllm-{name}.jsonl"))
+    root().join(format!("tests/fixtures/{}.jsonl", recording(name)))
 }
 
 /// A folder that tests may write to.
@@ -127,7 +132,12 @@ impl Peer {
 
     /// Options of `kvbridge run` that read this engine.
     pub(crate) fn source(&self) -> Vec<String> {
-        let options = ["--vllm", &self.live(), "--replay", &self.replay()].map(str::to_owned);
+        self.source_of("--vllm")
+    }
+
+    /// The same for an engine by its flag.
+    pub(crate) fn source_of(&self, flag: &str) -> Vec<String> {
+        let options = [flag, &self.live(), "--replay", &self.replay()].map(str::to_owned);
         [options.to_vec(), named()].concat()
     }
 

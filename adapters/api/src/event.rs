@@ -62,6 +62,10 @@ pub enum Upstream {
 pub enum AnswerPart {
     /// One batch out of the journal.
     Batch(Batch),
+    /// A source that numbers its whole log can tell from these numbers what is missing: whoever
+    /// stands here misses nothing that lies before the rest of this answer. Only for a log that
+    /// names lives; it stands in for the batch below, where that is kept no longer.
+    Continues(Cursor),
     /// The replay's end marker. It proves nothing by itself.
     End,
     /// The journal no longer holds the start (only a source that can know it says so).

@@ -17,16 +17,42 @@
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
 mod capabilities;
-mod decode;
-mod fault;
-pub mod limits;
 mod metrics;
-mod msgpack;
 mod normalize;
 mod wire;
 
+use kvbridge_adapters_msgpack::{Dialect, Fault, Opened, Read, Reader};
+use kvbridge_schemas::HashScheme;
+
 pub use capabilities::capabilities;
-pub use decode::{Decoded, DecodedBatch, Decoder, FORMAT_ARRAY, FORMAT_MAP};
-pub use fault::{BodyError, EventFault, FrameError, LostKind, Reason};
-pub use limits::Limits;
+pub use kvbridge_adapters_msgpack::{
+    BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
+};
 pub use metrics::read_metrics;
+
+/// Format of a batch whose events are positional arrays (to 0.23), or that has none.
+pub const FORMAT_ARRAY: &str = Vllm::FORMAT_ARRAY;
+/// Format of a batch whose events are maps (from 0.24).
+pub const FORMAT_MAP: &str = Vllm::FORMAT_MAP;
+
+/// Decodes the messages of one publisher.
+pub type Decoder = kvbridge_adapters_msgpack::Decoder<Vllm>;
+
+/// vLLM's events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Vllm;
+
+impl Dialect for Vllm {
+    const RANK: &'static str = wire::RANK;
+    const FORMAT_ARRAY: &'static str = "vllm.array";
+    const FORMAT_MAP: &'static str = "vllm.map";
+
+    fn read<'a>(reader: &mut Reader<'a, '_>, opened: Opened<'a>) -> Result<Read<'a>, Fault> {
+        wire::read(reader, opened).map(normalize::event)
+    }
+
+    /// Nothing on the wire tells which of the engine's algorithms is set.
+    fn hash_scheme() -> HashScheme {
+        HashScheme::Unknown
+    }
+}

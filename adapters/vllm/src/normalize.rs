@@ -1,41 +1,31 @@
 //! From what was sent to what it means, in kvbridge's words.
 
+use kvbridge_adapters_msgpack::{Read, fill_content};
 use kvbridge_schemas::{
     ClearCause, Cleared, Event, ExtraKey, Group, GroupKind, Parent, Place, Removed, Scope, Stored,
-    StoredBlock, Tier, Tokens, content_hash,
+    Tier, Tokens,
 };
 
 use crate::wire::{RawEvent, RawPlace, RawRemoved, RawStored};
 
 /// The event in our words; an unknown tag is given back.
-pub(crate) fn event(raw: RawEvent<'_>) -> Result<Event, &str> {
-    match raw {
-        RawEvent::Stored(raw) => Ok(Event::Stored(stored(raw))),
-        RawEvent::Removed(raw) => Ok(Event::Removed(removed(raw))),
+pub(crate) fn event(raw: RawEvent<'_>) -> Read<'_> {
+    Read::Event(match raw {
+        RawEvent::Stored(raw) => Event::Stored(stored(raw)),
+        RawEvent::Removed(raw) => Event::Removed(removed(raw)),
         // It has no tier on the wire. A reset reaches the device alone unless the engine was asked
         // to reset its connectors too, and the event is the same for both.
-        RawEvent::Cleared => Ok(Event::Cleared(Cleared {
+        RawEvent::Cleared => Event::Cleared(Cleared {
             scope: Scope::Tiers(vec![Tier::Device]),
             cause: ClearCause::Engine,
-        })),
-        RawEvent::Unknown(tag) => Err(tag),
-    }
-}
-
-/// Unix microseconds; what is no time after 1970 is 0, which means unknown.
-pub(crate) fn micros(seconds: f64) -> u64 {
-    let micros = (seconds * 1e6).round();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the cast saturates: a negative time is 0"
-    )]
-    let whole = micros as u64;
-    if micros.is_finite() { whole } else { 0 }
+        }),
+        RawEvent::Unknown(tag) => return Read::Unknown(tag),
+    })
 }
 
 fn stored(mut raw: RawStored<'_>) -> Stored {
-    fill_content(&raw.tokens, raw.block_size, &mut raw.blocks);
+    // In a sparse store (0.20 on) masked blocks are left out of the hashes, but not of the tokens.
+    fill_content(&raw.tokens, raw.block_size, 0, &mut raw.blocks);
     let parent = match raw.parent.take() {
         Some(hash) => Parent::Block(hash),
         // An offloading connector's note that a known block is somewhere else too (0.11 on): it
@@ -67,18 +57,6 @@ fn stored(mut raw: RawStored<'_>) -> Stored {
 
 fn removed(raw: RawRemoved<'_>) -> Removed {
     Removed { hashes: raw.hashes, place: place(&raw.place) }
-}
-
-/// Gives every block of a dense store the hash of its tokens. In a sparse store (0.20 on: masked
-/// blocks are left out of the hashes, but not of the tokens) nothing tells which tokens are whose.
-fn fill_content(tokens: &[u32], block_size: u32, blocks: &mut [StoredBlock]) {
-    let Ok(size) = usize::try_from(block_size) else { return };
-    if size == 0 || blocks.len().checked_mul(size) != Some(tokens.len()) {
-        return;
-    }
-    for (block, own) in blocks.iter_mut().zip(tokens.chunks_exact(size)) {
-        block.content = Some(content_hash(own));
-    }
 }
 
 /// The cache salt, where it can be told from the other bare texts.

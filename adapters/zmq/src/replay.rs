@@ -104,6 +104,8 @@ pub enum ReplayFailure {
 pub enum ReplayPart {
     /// One batch of the journal.
     Frame {
+        /// The topic; empty in the older framing.
+        topic: Bytes,
         /// The seq.
         seq_frame: SeqFrame,
         /// The engine's bytes, unread.
@@ -223,7 +225,9 @@ impl Request {
             deadline = Instant::now() + self.settings.progress_timeout;
             match frame {
                 ReplayFrame::End => return Ok(()),
-                ReplayFrame::Batch { seq_frame, payload } => self.keep(seq_frame, payload)?,
+                ReplayFrame::Batch { topic, seq_frame, payload } => {
+                    self.keep(topic, seq_frame, payload)?;
+                }
             }
         }
     }
@@ -248,10 +252,10 @@ impl Request {
         }
     }
 
-    fn keep(&self, seq_frame: SeqFrame, payload: Bytes) -> Result<(), ReplayFailure> {
+    fn keep(&self, topic: Bytes, seq_frame: SeqFrame, payload: Bytes) -> Result<(), ReplayFailure> {
         Counters::one(&self.counters.replay_frames);
-        let bytes = seq_frame.as_bytes().len() + payload.len();
-        let part = ReplayPart::Frame { seq_frame, payload };
+        let bytes = topic.len() + seq_frame.as_bytes().len() + payload.len();
+        let part = ReplayPart::Frame { topic, seq_frame, payload };
         match self.spool.edit(|items| items.try_push(part, bytes, self.settings.spool)) {
             None => Ok(()),
             Some(_) => Err(ReplayFailure::SpoolFull),

@@ -17,9 +17,10 @@ use crate::{
 
 /// Reads an engine's payloads.
 pub trait Decode: Send {
-    /// Decodes one message. The seq frame has one of the known lengths; a body that cannot be read
-    /// still gives a batch, with `Loss::Body`: its seq is not missing, only its content.
-    fn decode(&mut self, seq_frame: &[u8], payload: &[u8]) -> Decoded;
+    /// Decodes one message. The topic is empty where a replay does not carry it; the seq frame has
+    /// one of the known lengths; a body that cannot be read still gives a batch, with `Loss::Body`:
+    /// its seq is not missing, only its content.
+    fn decode(&mut self, topic: &[u8], seq_frame: &[u8], payload: &[u8]) -> Decoded;
 }
 
 /// What a message is.
@@ -72,7 +73,8 @@ impl<D: Decode> ZmqSource<D> {
             WireEvent::Detached { reason: _ } => Some(SourceEvent::Detached),
             WireEvent::Overflowed { dropped: _ } => Some(SourceEvent::Overflowed),
             WireEvent::Frames(frame) => {
-                match self.decoder.decode(frame.seq_frame.as_bytes(), &frame.payload) {
+                match self.decoder.decode(&frame.topic, frame.seq_frame.as_bytes(), &frame.payload)
+                {
                     Decoded::Batch(batch) => Some(SourceEvent::Live(batch)),
                     Decoded::EndMarker => Some(SourceEvent::EndMarker),
                 }
@@ -84,8 +86,8 @@ impl<D: Decode> ZmqSource<D> {
 
     fn answer(&mut self, attempt: Attempt, part: ReplayPart) -> SourceEvent {
         let part = match part {
-            ReplayPart::Frame { seq_frame, payload } => {
-                match self.decoder.decode(seq_frame.as_bytes(), &payload) {
+            ReplayPart::Frame { topic, seq_frame, payload } => {
+                match self.decoder.decode(&topic, seq_frame.as_bytes(), &payload) {
                     Decoded::Batch(batch) => AnswerPart::Batch(batch),
                     // The end marker is known by its frames; a decoder that sees one here disagrees
                     // with us about the seq, and an answer that nobody can number is none.

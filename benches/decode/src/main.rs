@@ -7,7 +7,7 @@
 
 use std::{fmt, hint::black_box};
 
-use kvbridge_adapters_vllm::{Decoded, Decoder};
+use kvbridge_adapters_vllm::Decoded;
 use kvbridge_schemas::{content_hash, digest};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -16,11 +16,18 @@ const ROUNDS: usize = 41;
 /// Payload bytes per round and case: some milliseconds, far above the clock's resolution.
 const BYTES_PER_ROUND: usize = 8 << 20;
 
+/// One of each engine.
+#[derive(Default)]
+struct Decoders {
+    vllm: kvbridge_adapters_vllm::Decoder,
+    sglang: kvbridge_adapters_sglang::Decoder,
+}
+
 struct Case {
     name: &'static str,
     payload: Vec<u8>,
     blocks: u32,
-    run: fn(&Decoder, &[u8]),
+    run: fn(&Decoders, &[u8]) -> Option<Decoded>,
     rounds: Vec<f64>,
 }
 
@@ -35,7 +42,7 @@ fn main() {
         }
     };
     let case = |name, map, events, blocks, vocabulary, run| {
-        let payload = encode(map, events, blocks, tokens(vocabulary));
+        let payload = encode(map, false, events, blocks, tokens(vocabulary));
         Case { name, payload, blocks: events * blocks, run, rounds: Vec::new() }
     };
     let mut cases = vec![
@@ -46,25 +53,35 @@ fn main() {
         case("64x1  map", true, 64, 1, 128_000, decode),
         case("1x64  array", false, 1, 64, 128_000, decode),
         case("1x64  map", true, 1, 64, 128_000, decode),
+        case("64x16 array, sglang", false, 64, 16, 128_000, decode_sglang),
+        case("64x16 map, sglang", true, 64, 16, 128_000, decode_sglang),
+        case("1x64  map, sglang", true, 1, 64, 128_000, decode_sglang),
         case("64x16 array, floor", false, 64, 16, 128_000, floor),
         case("64x1  array, floor", false, 64, 1, 128_000, floor),
         case("1x64  array, floor", false, 1, 64, 128_000, floor),
         case("64x16 array, digest alone", false, 64, 16, 128_000, digest_alone),
         case("64x1  array, digest alone", false, 64, 1, 128_000, digest_alone),
     ];
+    cases.push(Case {
+        name: "64x16 map of pairs, sglang",
+        payload: encode(true, true, 64, 16, tokens(128_000)),
+        blocks: 64 * 16,
+        run: decode_sglang,
+        rounds: Vec::new(),
+    });
     // `bench-decode 64x1` measures the cases whose name holds that text.
     let only = std::env::args().nth(1).unwrap_or_default();
     cases.retain(|case| case.name.contains(&only));
-    let decoder = Decoder::default();
+    let decoders = Decoders::default();
     for case in &cases {
-        check(&decoder, case);
+        check(&decoders, case);
     }
     for round in 0..=ROUNDS {
         for case in &mut cases {
             let times = BYTES_PER_ROUND / case.payload.len();
             let start = cpu_ns();
             for _ in 0..times {
-                (case.run)(&decoder, black_box(&case.payload));
+                black_box((case.run)(&decoders, black_box(&case.payload)));
             }
             let blocks = f64::from(case.blocks) * times as f64;
             let ns = (cpu_ns() - start) / blocks;
@@ -101,18 +118,23 @@ impl fmt::Display for Case {
     }
 }
 
-fn decode(decoder: &Decoder, payload: &[u8]) {
-    black_box(decoder.decode(&[0; 8], payload).expect("8 bytes are a seq"));
+fn decode(decoders: &Decoders, payload: &[u8]) -> Option<Decoded> {
+    decoders.vllm.decode(&[0; 8], payload).ok()
 }
 
-fn digest_alone(_: &Decoder, payload: &[u8]) {
+fn decode_sglang(decoders: &Decoders, payload: &[u8]) -> Option<Decoded> {
+    kvbridge_adapters_sglang::decode(&decoders.sglang, b"kv@bench", &[0; 8], payload).ok()
+}
+
+fn digest_alone(_: &Decoders, payload: &[u8]) -> Option<Decoded> {
     black_box(digest(payload));
+    None
 }
 
-fn check(decoder: &Decoder, case: &Case) {
-    let Ok(Decoded::Batch(decoded)) = decoder.decode(&[0; 8], &case.payload) else {
-        panic!("{}: not a batch", case.name)
-    };
+/// What is measured is a batch that was read whole, content hashes included.
+fn check(decoders: &Decoders, case: &Case) {
+    let Some(decoded) = (case.run)(decoders, &case.payload) else { return };
+    let Decoded::Batch(decoded) = decoded else { panic!("{}: not a batch", case.name) };
     assert_eq!(decoded.body, None);
     assert!(decoded.faults.is_empty());
     let contents: u32 = decoded
@@ -131,7 +153,7 @@ fn check(decoder: &Decoder, case: &Case) {
 
 // === the floor
 
-fn floor(_: &Decoder, payload: &[u8]) {
+fn floor(_: &Decoders, payload: &[u8]) -> Option<Decoded> {
     let mut at = 1 + 9;
     let mut tokens = Vec::with_capacity(1024);
     for _ in 0..count(payload, &mut at) {
@@ -152,6 +174,7 @@ fn floor(_: &Decoder, payload: &[u8]) {
     }
     assert_eq!(at + 1, payload.len());
     black_box(digest(payload));
+    None
 }
 
 fn count(payload: &[u8], at: &mut usize) -> usize {
@@ -180,7 +203,13 @@ fn int(payload: &[u8], at: &mut usize) -> u64 {
 
 // === the payloads
 
-fn encode(map: bool, events: u32, blocks: u32, mut token: impl FnMut() -> u64) -> Vec<u8> {
+fn encode(
+    map: bool,
+    pairs: bool,
+    events: u32,
+    blocks: u32,
+    mut token: impl FnMut() -> u64,
+) -> Vec<u8> {
     let mut out = vec![0x93, 0xcb];
     out.extend(1_750_000_000.25_f64.to_be_bytes());
     put_count(&mut out, events);
@@ -208,8 +237,14 @@ fn encode(map: bool, events: u32, blocks: u32, mut token: impl FnMut() -> u64) -
         put_int(&mut out, hash(999));
         key(&mut out, "token_ids");
         put_count(&mut out, blocks * BLOCK_SIZE);
+        let mut last = token();
         for _ in 0..blocks * BLOCK_SIZE {
-            put_int(&mut out, token());
+            if pairs {
+                out.push(0x92);
+                put_int(&mut out, last);
+            }
+            last = token();
+            put_int(&mut out, last);
         }
         key(&mut out, "block_size");
         put_int(&mut out, u64::from(BLOCK_SIZE));

@@ -23,7 +23,7 @@ use crate::{
     bus::{BusState, LogLife, Name, Named},
     clock::Clock,
     config::{NatsConfig, limits::BUS_HEARTBEAT},
-    shared_log::lives::{self, Own, Question, Record, Silence, Verdict},
+    shared_log::lives::{self, Question, Record, Silence, Verdict},
 };
 
 /// Between two looks at lives without a name.
@@ -215,12 +215,13 @@ impl<'a> Desk<'a> {
         let entry = self.epochs.entry(key.as_str()).await.map_err(|error| reason(&error))?;
         let entry = entry.filter(|entry| entry.operation == Operation::Put);
         let revision = entry.as_ref().map_or(0, |entry| entry.revision);
-        let (local, own, name) = life.own(revision, Clock::unix_ms());
+        let record = entry.map(|entry| record::read(&entry.value)).transpose();
+        let record = record.map_err(|fault| format!("registry of {key}: {fault}"))?;
+        let newest = record.as_ref().map_or(Epoch(0), |record| record.life.epoch);
+        let (local, own, name) = life.own(newest, Clock::unix_ms());
         if own.digests.is_empty() {
             return Ok(());
         }
-        let record = entry.map(|entry| record::read(&entry.value)).transpose();
-        let record = record.map_err(|fault| format!("registry of {key}: {fault}"))?;
         if let (Name::Named(named), Some(record)) = (&name, &record)
             && record.life.epoch == named.log.epoch
         {
@@ -245,6 +246,7 @@ impl<'a> Desk<'a> {
             own: &own,
             content: life.content(),
             others: true,
+            local,
             floor: life.floor(),
             now_ms: Clock::unix_ms(),
         };
@@ -253,28 +255,9 @@ impl<'a> Desk<'a> {
             question.others = self.others_speak(key).await?;
             verdict = lives::decide(&question);
         }
-        let called = match verdict {
-            Verdict::Adopt(epoch) if name.epoch() == Some(epoch) => return Ok(()),
-            Verdict::Adopt(epoch) => {
-                let at = Place { key, revision, epoch };
-                if !self.keep(at, &question, &own).await? {
-                    return Ok(());
-                }
-                let (log, missing) = lives::resume(epoch, question.record, question.tail);
-                Name::Named(Named { local, log, missing })
-            }
-            Verdict::Mint(epoch) => {
-                let record =
-                    lives::record(question.record, &own, epoch, life.content(), self.bridge);
-                if !self.write(key, revision, &record).await? {
-                    // Somebody else was first: compared at the next look.
-                    return Ok(());
-                }
-                let log = Cursor { epoch, next_seq: Seq(0) };
-                Name::Named(Named { local, log, missing: Vec::new() })
-            }
-            Verdict::AskJournal(seq) => Name::Asking(seq),
-            Verdict::Wait(silence) => Name::Silent(silence),
+        let Some(called) = self.called(verdict, &name, (key, revision, local), &question).await?
+        else {
+            return Ok(());
         };
         if called != name {
             say(key, local, &called);
@@ -283,18 +266,52 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// A life that only the log tells of is put on record again.
-    async fn keep(
+    /// What follows from a verdict; `None` = nothing changes, or somebody else was first.
+    async fn called(
         &self,
-        at: Place<'_>,
+        verdict: Verdict,
+        name: &Name,
+        (key, revision, local): (&ReplicaKey, u64, Epoch),
         question: &Question<'_>,
-        own: &Own,
-    ) -> Result<bool, String> {
+    ) -> Result<Option<Name>, String> {
+        Ok(Some(match verdict {
+            Verdict::Adopt(epoch) if name.epoch() == Some(epoch) => return Ok(None),
+            Verdict::Adopt(epoch) => {
+                let at = Place { key, revision, epoch };
+                if !self.keep(at, question).await? {
+                    return Ok(None);
+                }
+                let (log, missing) = lives::resume(epoch, question.record, question.tail);
+                Name::Named(Named { local, log, missing })
+            }
+            Verdict::Mint(epoch) => {
+                let record = lives::record(
+                    question.record,
+                    question.own,
+                    epoch,
+                    question.content,
+                    self.bridge,
+                );
+                if !self.write(key, revision, &record).await? {
+                    // Somebody else was first: compared at the next look.
+                    return Ok(None);
+                }
+                let log = Cursor { epoch, next_seq: Seq(0) };
+                Name::Named(Named { local, log, missing: Vec::new() })
+            }
+            Verdict::AskJournal(seq) => Name::Asking(seq),
+            Verdict::Wait(silence) => Name::Silent(silence),
+        }))
+    }
+
+    /// A life that only the log tells of is put on record again.
+    async fn keep(&self, at: Place<'_>, question: &Question<'_>) -> Result<bool, String> {
         let recorded = question.record.is_some_and(|record| record.life.epoch == at.epoch);
         if recorded {
             return Ok(true);
         }
-        let record = lives::record(question.record, own, at.epoch, question.content, self.bridge);
+        let record =
+            lives::record(question.record, question.own, at.epoch, question.content, self.bridge);
         self.write(at.key, at.revision, &record).await
     }
 

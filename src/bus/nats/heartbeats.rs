@@ -5,12 +5,44 @@ use std::time::Duration;
 use async_nats::jetstream::{Context, kv::Operation};
 use futures::StreamExt;
 use kvbridge_schemas::{Status, codec};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
-use super::{buckets, connect::reason};
+use super::{buckets, connect::reason, session::Sessions};
 use crate::{bus::VouchWatch, config::StreamsConfig};
 
 /// Between two looks at what has run out: a fraction of the time to live.
 const EXPIRE_EVERY: Duration = Duration::from_millis(200);
+
+/// Before heartbeats are listened to again on the same connection. Shorter than a heartbeat counts.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Hears heartbeats on every connection until stopped. What was heard runs out without one too.
+pub(super) async fn keep(
+    mut sessions: Sessions,
+    config: StreamsConfig,
+    vouches: VouchWatch,
+    stop: CancellationToken,
+) {
+    loop {
+        let session = sessions.borrow_and_update().clone();
+        let heard = async {
+            match session {
+                Some(session) => {
+                    let why = hear(&session.context, &config, &vouches).await;
+                    debug!(why, "heartbeats not heard");
+                    tokio::time::sleep(AGAIN).await;
+                }
+                None => tokio::time::sleep(EXPIRE_EVERY).await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = sessions.changed() => if changed.is_err() { return },
+            () = heard => vouches.expire(),
+        }
+    }
+}
 
 /// Hears heartbeats on this connection until it fails, and says why. Whoever calls it calls it
 /// again with a new connection, and [`VouchWatch::expire`] meanwhile.

@@ -4,13 +4,18 @@
 //! connection and an error into a word; `spool` is the bounded queue between drivers and publisher;
 //! `publisher` sends in a window, in order, again after every failure; `desk` names lives and says
 //! how they stand, with `buckets`, `record` and `tail` to read and write what bridges share.
+//! `session` is the connection of everything else: `reader` follows streams and answers requests,
+//! `heartbeats` hears who speaks, `snapshots` are views on the server.
 
 mod buckets;
 mod connect;
 mod desk;
 mod heartbeats;
 mod publisher;
+mod reader;
 mod record;
+mod session;
+mod snapshots;
 mod spool;
 mod stored;
 pub mod streams;
@@ -19,13 +24,14 @@ mod tail;
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use kvbridge_adapters_api::{Removal, Source};
 use kvbridge_schemas::{Cursor, Replica, ReplicaKey};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
@@ -36,14 +42,17 @@ pub use streams::{Difference, Plan, StreamReport};
 use self::{
     desk::Lives,
     publisher::Publisher,
+    reader::Reader,
+    session::Sessions,
+    snapshots::Keep,
     spool::{Spool, SpoolWriter},
 };
-use super::{Bus, BusState, LogLife, Standing, Writer};
+use super::{Bus, BusState, Found, LogLife, Standing, Writer};
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
-    pipeline::Tasks,
-    telemetry::BusMetrics,
+    pipeline::{Fleet, Tasks},
+    telemetry::{BusMetrics, BusSnapshotMetrics},
 };
 
 /// JetStream as a bus.
@@ -53,6 +62,10 @@ pub struct NatsBus {
     bridge: Arc<str>,
     /// Those of the replicas so far. None is ever taken away: what waits in it must still be sent.
     streams: Mutex<BTreeMap<String, OneStream>>,
+    /// The connection of everything but publishing, and how it stands.
+    session: OnceLock<(Sessions, watch::Receiver<Standing>)>,
+    /// The reading side, in a process that reads.
+    reader: OnceLock<Arc<Reader>>,
 }
 
 struct OneStream {
@@ -76,6 +89,8 @@ impl NatsBus {
             plan: Plan::new(&config.streams),
             bridge: Arc::from(bridge),
             streams: Mutex::default(),
+            session: OnceLock::new(),
+            reader: OnceLock::new(),
         }
     }
 
@@ -123,6 +138,19 @@ impl NatsBus {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The connection of everything but publishing, made when it is first needed.
+    fn session(&self, tasks: &mut Tasks) -> Sessions {
+        let (sessions, _) = self.session.get_or_init(|| {
+            let (sessions_tx, sessions) = watch::channel(None);
+            let connecting = Standing { state: BusState::Connecting, detail: String::new() };
+            let (standing_tx, standing) = watch::channel(connecting);
+            let (config, stop) = (self.config.clone(), tasks.stop_token());
+            tasks.spawn("bus session", session::keep(config, sessions_tx, standing_tx, stop));
+            (sessions, standing)
+        });
+        sessions.clone()
+    }
+
     /// This bridge's name in the ids of resets.
     pub fn bridge(&self) -> Arc<str> {
         Arc::clone(&self.bridge)
@@ -132,7 +160,9 @@ impl NatsBus {
     pub fn standings(&self) -> Vec<(String, Standing)> {
         let streams = self.streams();
         let of = streams.iter().map(|(name, it)| (name.clone(), it.standing.borrow().clone()));
-        of.collect()
+        let read = self.reader.get().and_then(|_| self.session.get());
+        let read = read.map(|(_, standing)| ("reader".to_owned(), standing.borrow().clone()));
+        of.chain(read).collect()
     }
 }
 
@@ -201,6 +231,36 @@ impl Bus for NatsBus {
         if let Some(stream) = self.streams().get(&self.plan.name_of(replica)) {
             stream.lives.forget(replica);
         }
+    }
+
+    fn follow(&self, found: mpsc::Sender<Found>, clock: Clock, tasks: &mut Tasks) {
+        let sessions = self.session(tasks);
+        let reader = Arc::new(Reader::new(&self.config, sessions, clock, found));
+        if self.reader.set(Arc::clone(&reader)).is_ok() {
+            let (streams, vouches) = (self.config.streams.clone(), reader.vouches.clone());
+            let sessions = reader.sessions.clone();
+            let heard = heartbeats::keep(sessions, streams, vouches, tasks.stop_token());
+            tasks.spawn("bus heartbeats", heard);
+            tasks.spawn("bus reader", reader::run(reader, tasks.stop_token()));
+        }
+    }
+
+    fn source(&self, replica: &Replica, removal: Removal) -> Option<Box<dyn Source>> {
+        Some(self.reader.get()?.source(replica, removal))
+    }
+
+    fn keep_snapshots(&self, fleet: &Arc<Fleet>, clock: Clock, tasks: &mut Tasks) {
+        let keep = Keep {
+            config: self.config.clone(),
+            plan: self.plan.clone(),
+            bridge: self.bridge(),
+            sessions: self.session(tasks),
+            fleet: Arc::clone(fleet),
+            clock,
+            metrics: BusSnapshotMetrics::register(),
+        };
+        let stop = tasks.stop_token();
+        tasks.spawn("bus snapshots", snapshots::keep(keep, stop));
     }
 
     fn refresh_metrics(&self) {

@@ -363,7 +363,7 @@ impl Publisher {
 }
 
 /// In 0..1. Jitter needs no generator: a fresh `RandomState` has other keys each time.
-fn random_part() -> f64 {
+pub(super) fn random_part() -> f64 {
     let bits = RandomState::new().build_hasher().finish() >> 32;
     f64::from(u32::try_from(bits).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
 }

@@ -12,7 +12,7 @@ use async_nats::jetstream::{
 use kvbridge_schemas::{Replica, subject};
 
 use super::connect::reason;
-use crate::config::{Shards, StreamsConfig};
+use crate::config::{Shards, StreamsConfig, limits};
 
 /// What replicas of a hash shard are published to; the stream stores them under their hint subject.
 const INGEST_PREFIX: &str = "kv.v1.in.";
@@ -53,6 +53,27 @@ impl Plan {
                 format!("{INGEST_PREFIX}{}.{}", shard_of(replica, count), replica.key())
             }
         }
+    }
+
+    /// Whether that is the name of one of our streams.
+    pub fn is_ours(&self, name: &str) -> bool {
+        let shard = name.strip_prefix(&self.config.prefix).and_then(|rest| rest.strip_prefix('_'));
+        match (shard, self.config.shards) {
+            (Some(shard), Shards::Model) => !shard.is_empty(),
+            (Some(shard), Shards::Hash(count)) => {
+                shard.parse::<u32>().is_ok_and(|shard| shard < count)
+            }
+            (None, _) => false,
+        }
+    }
+
+    /// The name of a bucket beside these streams. Two installations on one server differ in what
+    /// their streams are called, and so do their buckets.
+    pub fn bucket(&self, name: &str) -> String {
+        if self.config.prefix == limits::BUS_STREAM_PREFIX {
+            return name.to_owned();
+        }
+        format!("{}_{name}", self.config.prefix)
     }
 
     fn name(&self, shard: &str) -> String {

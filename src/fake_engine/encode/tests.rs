@@ -102,7 +102,8 @@ fn what_the_model_sends_in_any_release_is_read_without_a_fault() {
                 while !engine.is_idle() {
                     let events = engine.step().events;
                     let payload = encoder.batch(1.5, &events, &[], Some(3));
-                    let decoding = registry::decode_payload(&EngineKind::Vllm, &[0; 8], &payload);
+                    let decoding =
+                        registry::decode(&EngineKind::Vllm, &[vec![], vec![0; 8], payload.clone()]);
                     assert_eq!(decoding.faults, Vec::<String>::new(), "{text}");
                     let batch = decoding.batch.unwrap();
                     assert_eq!(batch.events.len(), events.len());

@@ -3,9 +3,7 @@
 use expect_test::{Expect, expect};
 use kvbridge_adapters_api::Capabilities;
 
-use super::script::{
-    Script, unproven, vllm_like, with_epoch, with_snapshot, with_stored_snapshot, without_replay,
-};
+use super::script::{Script, unproven, vllm_like, with_epoch, with_snapshot, without_replay};
 
 /// What comes before is set up silently; what `script` makes the machine do must be `expected`.
 #[expect(clippy::needless_pass_by_value, reason = "reads better at the call")]
@@ -1384,49 +1382,6 @@ fn no_history_then_idle_finds_the_new_life() {
             record replayed
             cancel
             announce exact (contiguous)
-        "#]],
-    );
-}
-
-/// Nothing live proves a stored cut: what came behind it is asked for before it is believed.
-#[test]
-fn installed_from_a_store() {
-    check(
-        with_stored_snapshot(),
-        "attach; live 5@0",
-        "intro 3; records 3; snapshot_end; batch 2@0; batch 3@0; batch 4@0; batch 5@0",
-        expect![[r#"
-            record installed
-            install 0 resume 3
-            request_replay 0
-            apply 3
-            apply 4
-            apply 5
-            record replayed
-            cancel
-            record duplicate
-            announce exact (contiguous)
-        "#]],
-    );
-}
-
-/// The log behind a stored cut is gone: a second one would be as old, so a lower bound follows.
-#[test]
-fn installed_from_a_store_too_old() {
-    check(
-        with_stored_snapshot(),
-        "attach; live 5@0",
-        "intro 3; records 3; snapshot_end; truncated",
-        expect![[r#"
-            record installed
-            install 0 resume 3
-            request_replay 0
-            record truncated
-            record no_history
-            cancel
-            clear 0 Unproven
-            apply 5
-            announce lower_bound (history_lost)
         "#]],
     );
 }

@@ -3,6 +3,8 @@
 mod against_oracle;
 mod law;
 pub(crate) mod oracle;
+#[cfg(all(feature = "vllm", feature = "sglang"))]
+mod recorded;
 mod scenarios;
 pub(crate) mod world;
 

@@ -3,5 +3,6 @@
 
 mod faults;
 mod members;
-mod peer;
+pub(crate) mod peer;
+mod radix;
 mod truth;

@@ -42,21 +42,32 @@ impl Pair {
         Pair::start_with(args, |_| Vec::new()).await
     }
 
+    /// The same of another engine.
+    pub(crate) async fn of(engine: &str, args: &str) -> Pair {
+        Pair::start_of(engine, args, |_| Vec::new()).await
+    }
+
     /// The same with more options of the source, which may name the engine's HTTP address.
     pub(crate) async fn start_with(args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
+        Pair::start_of("vllm", args, source).await
+    }
+
+    async fn start_of(engine: &str, args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
         let mut command = kvbridge();
-        command.args("fake-engine --engine vllm --ports-json --pub 0 --replay 0".split(' '));
+        command.args(["fake-engine", "--engine", engine]);
+        command.args("--ports-json --pub 0 --replay 0".split(' '));
         command.args(["--http", "127.0.0.1:0", "--step-ms", "1"]).args(args.split_whitespace());
         let mut fake = Running::start(&mut command);
         let ports: Value = serde_json::from_str(&fake.line()).unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (live, replay) = (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"]));
         let mut command = without_authorities(kvbridge());
-        command.args(["run", "--listen", "127.0.0.1:0", "--vllm", &live, "--replay", &replay]);
+        let flag = format!("--{engine}");
+        command.args(["run", "--listen", "127.0.0.1:0", &flag, &live, "--replay", &replay]);
         command.args(["--model", "fake", "--instance", "i:1"]);
         let mut bridge = Running::start(command.args(source(&text(&ports["http"]))));
         let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
-        let key = bridge.line().trim().split_once(": vllm").unwrap().0.to_owned();
+        let key = bridge.line().trim().split_once(&format!(": {engine}")).unwrap().0.to_owned();
         let pair = Pair {
             fake,
             bridge,
@@ -138,6 +149,19 @@ impl Pair {
         }
     }
 
+    /// Waits until the bridge has all below this seq, without traffic.
+    pub(crate) async fn until_seq(&self, next_seq: u64) -> Status {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let status = self.status().await;
+            if status.next_seq == next_seq && status.trust != "none" {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "not at {next_seq}: {status:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Waits until the bridge says so, under traffic: an idle engine proves no restart.
     pub(crate) async fn until(&self, what: &str, fact: impl Fn(&Status) -> bool) -> Status {
         let deadline = Instant::now() + LIMIT;
@@ -195,7 +219,7 @@ impl Pair {
 }
 
 /// A header, one line a block, an end.
-fn lines(text: &str) -> (Value, BTreeSet<Block>) {
+pub(crate) fn lines(text: &str) -> (Value, BTreeSet<Block>) {
     let mut lines: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.pop().unwrap()["end"], true);

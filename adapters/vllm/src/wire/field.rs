@@ -41,9 +41,9 @@ pub(super) const STORED_REQUIRED: [Field; 4] =
 pub(super) const REMOVED_LAYOUT: [Field; 3] = [Field::BlockHashes, Field::Medium, Field::GroupIdx];
 pub(super) const REMOVED_REQUIRED: [Field; 1] = [Field::BlockHashes];
 
-impl Field {
+impl kvbridge_adapters_msgpack::Field for Field {
     /// The field of that key; `lookahead_token_ids` (0.33) is among what is skipped.
-    pub(super) fn from_key(key: &[u8]) -> Option<Field> {
+    fn from_key(key: &[u8]) -> Option<Field> {
         Some(match key {
             b"block_hashes" => Field::BlockHashes,
             b"parent_block_hash" => Field::Parent,
@@ -63,7 +63,7 @@ impl Field {
         })
     }
 
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Field::BlockHashes => "block_hashes",
             Field::Parent => "parent_block_hash",
@@ -82,7 +82,7 @@ impl Field {
         }
     }
 
-    pub(super) fn bit(self) -> u16 {
-        1 << (self as u16)
+    fn bit(self) -> u32 {
+        1 << (self as u32)
     }
 }

@@ -4,7 +4,11 @@ mod fixtures;
 mod hostile;
 mod meaning;
 mod pack;
+#[path = "../../../msgpack/tests/support/recorded.rs"]
+mod recorded;
 mod tolerance;
+#[path = "../../../msgpack/tests/support/pack.rs"]
+mod writer;
 
 use kvbridge_adapters_vllm::{Decoded, DecodedBatch, Decoder};
 use kvbridge_schemas::{Event, Stored};

@@ -106,6 +106,8 @@ impl fmt::Debug for LiveFrame {
 pub enum ReplayFrame {
     /// One batch of the journal.
     Batch {
+        /// The topic; empty in the older framing.
+        topic: Bytes,
         /// The seq.
         seq_frame: SeqFrame,
         /// The engine's bytes, unread.
@@ -118,7 +120,7 @@ pub enum ReplayFrame {
 impl fmt::Debug for ReplayFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReplayFrame::Batch { seq_frame, payload } => {
+            ReplayFrame::Batch { topic: _, seq_frame, payload } => {
                 write!(f, "Batch({seq_frame:?}, {} bytes)", payload.len())
             }
             ReplayFrame::End => f.write_str("End"),
@@ -194,11 +196,12 @@ pub fn parse_replay(frames: Vec<Bytes>, frame_bytes_max: usize) -> Result<Replay
         (Some(payload), Some(seq), 0 | 1) => (payload, seq),
         _ => return Err(FrameError::ReplyFrameCount { came }),
     };
+    let topic = frames.next().map(owned).unwrap_or_default();
     let seq_frame = SeqFrame::read(&seq)?;
     match (seq_frame.is_all_ones(), payload.is_empty()) {
         (true, true) => Ok(ReplayFrame::End),
         (true, false) => Err(FrameError::EndWithPayload { came: payload.len() }),
-        (false, _) => Ok(ReplayFrame::Batch { seq_frame, payload: owned(payload) }),
+        (false, _) => Ok(ReplayFrame::Batch { topic, seq_frame, payload: owned(payload) }),
     }
 }
 

@@ -43,12 +43,15 @@ fn live_message_with_other_shape_is_named() {
 
 #[test]
 fn reply_is_read_in_both_framings() {
-    let batch =
-        ReplayFrame::Batch { seq_frame: SeqFrame::of(7), payload: Bytes::from_static(b"b") };
+    let batch = |topic| ReplayFrame::Batch {
+        topic: Bytes::from_static(topic),
+        seq_frame: SeqFrame::of(7),
+        payload: Bytes::from_static(b"b"),
+    };
     let parse = |parts: &[&[u8]]| parse_replay(frames(parts), 16).unwrap();
-    assert_eq!(parse(&[b"", SEVEN, b"b"]), batch);
-    assert_eq!(parse(&[b"", b"kv@a", SEVEN, b"b"]), batch);
-    assert_eq!(parse(&[b"", b"", SEVEN, b"b"]), batch);
+    assert_eq!(parse(&[b"", SEVEN, b"b"]), batch(b""));
+    assert_eq!(parse(&[b"", b"kv@a", SEVEN, b"b"]), batch(b"kv@a"));
+    assert_eq!(parse(&[b"", b"", SEVEN, b"b"]), batch(b""));
     assert_eq!(parse(&[b"", ONES, b""]), ReplayFrame::End);
     assert_eq!(parse(&[b"", b"", ONES, b""]), ReplayFrame::End);
 }
@@ -56,7 +59,14 @@ fn reply_is_read_in_both_framings() {
 #[test]
 fn empty_payload_alone_is_no_end() {
     let reply = parse_replay(frames(&[b"", SEVEN, b""]), 16).unwrap();
-    assert_eq!(reply, ReplayFrame::Batch { seq_frame: SeqFrame::of(7), payload: Bytes::new() });
+    assert_eq!(
+        reply,
+        ReplayFrame::Batch {
+            topic: Bytes::new(),
+            seq_frame: SeqFrame::of(7),
+            payload: Bytes::new()
+        }
+    );
 }
 
 #[test]
@@ -99,7 +109,7 @@ proptest! {
         }
         match parse_replay(frames.clone(), max) {
             Ok(ReplayFrame::End) => prop_assert!(frames.last().is_some_and(Bytes::is_empty)),
-            Ok(ReplayFrame::Batch { seq_frame, payload }) => {
+            Ok(ReplayFrame::Batch { seq_frame, payload, .. }) => {
                 prop_assert!(!seq_frame.is_all_ones());
                 prop_assert_eq!(Some(&payload), frames.last());
             }

@@ -40,8 +40,9 @@ fn read(name: &str) -> (usize, usize, usize) {
             continue;
         }
         match parse_replay(frames, FRAME_BYTES_MAX) {
-            Ok(ReplayFrame::Batch { seq_frame, payload }) => {
-                equal += usize::from(live[&seq_frame.seq()].contains(&payload));
+            Ok(ReplayFrame::Batch { seq_frame, payload, .. }) => {
+                let same = live.get(&seq_frame.seq()).is_some_and(|live| live.contains(&payload));
+                equal += usize::from(same);
             }
             Ok(ReplayFrame::End) => ends += 1,
             Err(error) => panic!("{name}: {error}"),
@@ -54,4 +55,7 @@ fn read(name: &str) -> (usize, usize, usize) {
 fn captures_are_read_in_both_framings() {
     assert_eq!(read("vllm-0.16.0-basic.jsonl"), (67, 134, 8));
     assert_eq!(read("vllm-0.32.0-basic.jsonl"), (66, 134, 8));
+    assert_eq!(read("sglang-0.5.9-radix-p16.jsonl"), (10, 17, 3));
+    assert_eq!(read("sglang-0.5.23-radix-p16.jsonl"), (10, 17, 3));
+    assert_eq!(read("sglang-0.5.23-server-p16-restart.jsonl"), (28, 30, 3));
 }

@@ -26,7 +26,7 @@ on_every_transport!(
 struct SeqOnly;
 
 impl Decode for SeqOnly {
-    fn decode(&mut self, seq_frame: &[u8], payload: &[u8]) -> Decoded {
+    fn decode(&mut self, _topic: &[u8], seq_frame: &[u8], payload: &[u8]) -> Decoded {
         let seq = seq_frame.iter().take(8).fold(0, |seq, byte| (seq << 8) | u64::from(*byte));
         if seq == u64::MAX {
             return Decoded::EndMarker;

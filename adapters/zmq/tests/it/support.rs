@@ -97,7 +97,7 @@ pub(crate) async fn replay(client: &mut ReplayClient, start: u64) -> (Vec<u64>, 
     let (mut seqs, mut bytes) = (Vec::new(), 0);
     loop {
         match soon(client.next()).await {
-            (Attempt(1), ReplayPart::Frame { seq_frame, payload }) => {
+            (Attempt(1), ReplayPart::Frame { seq_frame, payload, .. }) => {
                 seqs.push(seq_frame.seq());
                 bytes += payload.len();
             }

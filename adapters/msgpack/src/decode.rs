@@ -1,21 +1,31 @@
 //! One message: its seq frame and its payload, as a batch.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, marker::PhantomData};
 
 use kvbridge_adapters_api::{Batch, Loss};
 use kvbridge_schemas::{Digest, Event, HashInfo, HashScheme, Seq, digest};
 
 use crate::{
-    fault::{BodyError, EventFault, FrameError, LostKind, Reason},
+    fault::{BodyError, EventFault, Fault, FrameError, LostKind, Reason},
     limits::Limits,
-    normalize,
-    wire::{self, Form},
+    reader::{Form, Opened, Place, Reader, read_batch},
 };
 
-/// Format of a batch whose events are positional arrays (to 0.23), or that has none.
-pub const FORMAT_ARRAY: &str = "vllm.array";
-/// Format of a batch whose events are maps (from 0.24).
-pub const FORMAT_MAP: &str = "vllm.map";
+/// An engine's events: what their fields are called, and what they mean.
+pub trait Dialect {
+    /// Key of the batch's data-parallel rank.
+    const RANK: &'static str;
+    /// Format of a batch whose events are positional arrays, or that has none.
+    const FORMAT_ARRAY: &'static str;
+    /// Format of a batch whose events are maps.
+    const FORMAT_MAP: &'static str;
+
+    /// Reads an event to its end.
+    fn read<'a>(reader: &mut Reader<'a, '_>, opened: Opened<'a>) -> Result<Read<'a>, Fault>;
+
+    /// How it computes block hashes, as far as that is known.
+    fn hash_scheme() -> HashScheme;
+}
 
 /// The seq of an end marker: −1, read as unsigned.
 const END_MARKER_SEQ: u64 = u64::MAX;
@@ -23,11 +33,22 @@ const END_MARKER_SEQ: u64 = u64::MAX;
 /// Longest unknown tag that is kept by name.
 const TAG_BYTES_MAX: usize = 64;
 
+/// An event that could be read.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every event is known: a box only costs")]
+pub enum Read<'a> {
+    /// In our words.
+    Event(Event),
+    /// A type that the dialect does not know, by its tag.
+    Unknown(&'a str),
+}
+
 /// Decodes the messages of one publisher. It holds settings only, no state of the stream.
 #[derive(Clone, Debug, Default)]
-pub struct Decoder {
+pub struct Decoder<D> {
     limits: Limits,
     ignore_tags: Vec<String>,
+    dialect: PhantomData<fn() -> D>,
 }
 
 /// What a message was.
@@ -51,11 +72,11 @@ pub struct DecodedBatch {
     pub body: Option<BodyError>,
 }
 
-impl Decoder {
+impl<D: Dialect> Decoder<D> {
     /// A decoder with these limits. Events of the types in `ignore_tags` cost nothing; it reaches
     /// only types that this crate does not know, so a clear cannot be ignored by it.
-    pub fn new(limits: Limits, ignore_tags: Vec<String>) -> Decoder {
-        Decoder { limits, ignore_tags }
+    pub fn new(limits: Limits, ignore_tags: Vec<String>) -> Decoder<D> {
+        Decoder { limits, ignore_tags, dialect: PhantomData }
     }
 
     /// Decodes one message, live or replayed: a payload that cannot be read is a batch with a loss.
@@ -66,7 +87,7 @@ impl Decoder {
         }
         let mut decoded = match self.body(payload) {
             Ok(decoded) => decoded,
-            Err(error) => lost_body(error),
+            Err(error) => lost_body::<D>(error),
         };
         let batch = &mut decoded.batch;
         batch.seq = seq;
@@ -84,36 +105,44 @@ impl Decoder {
         }
         let mut events = Vec::new();
         let mut faults = Vec::new();
-        let head = wire::read_batch(payload, &self.limits, |wire::Place { index, room }, read| {
-            let normalised = match read {
-                Ok(raw) => normalize::event(raw),
-                Err(wire::Fault { kind, field, reason }) => {
-                    return faults.push(EventFault { index, kind, field, reason, tag: None });
-                }
-            };
-            match normalised {
-                Ok(event) => {
+        let head =
+            read_batch::<D>(payload, &self.limits, |Place { index, room }, read| match read {
+                Ok(Read::Event(event)) => {
                     if events.is_empty() {
                         events.reserve_exact(room);
                     }
                     events.push(event);
                 }
-                Err(tag) if self.ignore_tags.iter().any(|ignored| ignored == tag) => (),
-                Err(tag) => faults.push(unknown_tag(index, tag)),
-            }
-        })?;
-        let mut batch = empty_batch();
-        batch.ts = normalize::micros(head.ts);
+                Ok(Read::Unknown(tag)) if self.ignore_tags.iter().any(|known| known == tag) => (),
+                Ok(Read::Unknown(tag)) => faults.push(unknown_tag(index, tag)),
+                Err(Fault { kind, field, reason }) => {
+                    faults.push(EventFault { index, kind, field, reason, tag: None });
+                }
+            })?;
+        let mut batch = empty_batch::<D>();
+        batch.ts = micros(head.ts);
         batch.rank = head.rank;
         batch.format = match head.form {
-            Some(Form::Map) => FORMAT_MAP,
-            Some(Form::Array) | None => FORMAT_ARRAY,
+            Some(Form::Map) => D::FORMAT_MAP,
+            Some(Form::Array) | None => D::FORMAT_ARRAY,
         };
         batch.hash.block_size = first_block_size(&events);
         batch.loss = faults.iter().map(|fault| fault.kind.loss()).max().unwrap_or_default();
         batch.events = events;
         Ok(DecodedBatch { batch, faults, body: None })
     }
+}
+
+/// Unix microseconds; what is no time after 1970 is 0, which means unknown.
+fn micros(seconds: f64) -> u64 {
+    let micros = (seconds * 1e6).round();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates: a negative time is 0"
+    )]
+    let whole = micros as u64;
+    if micros.is_finite() { whole } else { 0 }
 }
 
 /// 8 bytes of seq, big-endian; a draft (vLLM #57789) appends 16 bytes that name the publisher's
@@ -149,12 +178,12 @@ fn unknown_tag(index: u32, tag: &str) -> EventFault {
     }
 }
 
-fn lost_body(error: BodyError) -> DecodedBatch {
-    let batch = Batch { loss: Loss::Body, ..empty_batch() };
+fn lost_body<D: Dialect>(error: BodyError) -> DecodedBatch {
+    let batch = Batch { loss: Loss::Body, ..empty_batch::<D>() };
     DecodedBatch { batch, faults: Vec::new(), body: Some(error) }
 }
 
-fn empty_batch() -> Batch {
+fn empty_batch<D: Dialect>() -> Batch {
     Batch {
         epoch: None,
         incarnation: None,
@@ -162,8 +191,8 @@ fn empty_batch() -> Batch {
         span: 1,
         digest: Digest::default(),
         ts: 0,
-        format: FORMAT_ARRAY,
-        hash: HashInfo { scheme: HashScheme::Unknown, block_size: 0 },
+        format: D::FORMAT_ARRAY,
+        hash: HashInfo { scheme: D::hash_scheme(), block_size: 0 },
         rank: None,
         events: Vec::new(),
         loss: Loss::Nothing,

@@ -2,24 +2,34 @@
 //! there, and it needs no stack: values are skipped by counting, so any depth of nesting costs
 //! nothing.
 
+use std::fmt;
+
 use crate::fault::Reason;
 
 /// Where the reader stands. A copy is a bookmark.
 #[derive(Clone, Copy)]
-pub(crate) struct Cursor<'a> {
+pub struct Cursor<'a> {
     rest: &'a [u8],
 }
 
 /// The type of the next value, as far as a caller has to choose by it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nil.
     Nil,
+    /// An integer of any width and sign.
     Int,
+    /// A float of either width.
     Float,
+    /// A text.
     Text,
+    /// A byte string.
     Bytes,
+    /// A list.
     Array,
+    /// A map.
     Map,
+    /// A boolean, an extension, or the marker that is never used.
     Other,
 }
 
@@ -39,28 +49,40 @@ impl Kind {
 }
 
 /// An integer of any width and sign.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Int {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Int {
+    /// Zero or above.
     Unsigned(u64),
+    /// Below zero.
     Negative(i64),
 }
 
+impl fmt::Debug for Cursor<'_> {
+    // Token ids are among the bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cursor({} bytes left)", self.rest.len())
+    }
+}
+
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
+    /// At the first of the bytes.
+    pub fn new(bytes: &'a [u8]) -> Cursor<'a> {
         Cursor { rest: bytes }
     }
 
-    pub(crate) fn remaining(&self) -> usize {
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    pub(crate) fn kind(&self) -> Result<Kind, Reason> {
+    /// The type of the next value.
+    pub fn kind(&self) -> Result<Kind, Reason> {
         self.rest.first().map(|marker| Kind::of(*marker)).ok_or(Reason::Truncated)
     }
 
     /// Takes a nil, if one is next.
     #[inline]
-    pub(crate) fn nil(&mut self) -> bool {
+    pub fn nil(&mut self) -> bool {
         match self.rest.split_first() {
             Some((0xc0, rest)) => {
                 self.rest = rest;
@@ -72,7 +94,7 @@ impl<'a> Cursor<'a> {
 
     /// An array's length; never more than the bytes that are left could hold.
     #[inline]
-    pub(crate) fn array(&mut self) -> Result<usize, Reason> {
+    pub fn array(&mut self) -> Result<usize, Reason> {
         let count = match self.marker()? {
             marker @ 0x90..=0x9f => usize::from(marker & 0x0f),
             0xdc => self.length::<2>()?,
@@ -84,7 +106,7 @@ impl<'a> Cursor<'a> {
 
     /// A map's length in pairs; never more than the bytes that are left could hold.
     #[inline]
-    pub(crate) fn map(&mut self) -> Result<usize, Reason> {
+    pub fn map(&mut self) -> Result<usize, Reason> {
         // vLLM 0.33 writes map16 headers for 8 pairs: its encoder sizes by the declared fields.
         let pairs = match self.marker()? {
             marker @ 0x80..=0x8f => usize::from(marker & 0x0f),
@@ -97,7 +119,7 @@ impl<'a> Cursor<'a> {
 
     /// A text's bytes, not yet checked to be UTF-8.
     #[inline]
-    pub(crate) fn text_bytes(&mut self) -> Result<&'a [u8], Reason> {
+    pub fn text_bytes(&mut self) -> Result<&'a [u8], Reason> {
         let count = match self.marker()? {
             marker @ 0xa0..=0xbf => usize::from(marker & 0x1f),
             0xd9 => self.length::<1>()?,
@@ -109,7 +131,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A text of at most `max` bytes.
-    pub(crate) fn text(&mut self, max: usize) -> Result<&'a str, Reason> {
+    pub fn text(&mut self, max: usize) -> Result<&'a str, Reason> {
         let bytes = self.text_bytes()?;
         if bytes.len() > max {
             return Err(Reason::TooLong);
@@ -119,7 +141,7 @@ impl<'a> Cursor<'a> {
 
     /// A byte string.
     #[inline]
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Reason> {
+    pub fn bytes(&mut self) -> Result<&'a [u8], Reason> {
         let count = match self.marker()? {
             0xc4 => self.length::<1>()?,
             0xc5 => self.length::<2>()?,
@@ -131,7 +153,7 @@ impl<'a> Cursor<'a> {
 
     /// An integer.
     #[inline]
-    pub(crate) fn int(&mut self) -> Result<Int, Reason> {
+    pub fn int(&mut self) -> Result<Int, Reason> {
         Ok(match self.marker()? {
             marker @ 0x00..=0x7f => Int::Unsigned(u64::from(marker)),
             0xcf => Int::Unsigned(u64::from_be_bytes(self.chunk()?)),
@@ -149,7 +171,7 @@ impl<'a> Cursor<'a> {
 
     /// An integer that fits `u32`.
     #[inline]
-    pub(crate) fn u32(&mut self) -> Result<u32, Reason> {
+    pub fn u32(&mut self) -> Result<u32, Reason> {
         match self.int()? {
             Int::Unsigned(value) => u32::try_from(value).map_err(|_| Reason::OutOfRange),
             Int::Negative(_) => Err(Reason::OutOfRange),
@@ -157,7 +179,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// An integer that fits `i64`.
-    pub(crate) fn i64(&mut self) -> Result<i64, Reason> {
+    pub fn i64(&mut self) -> Result<i64, Reason> {
         match self.int()? {
             Int::Unsigned(value) => i64::try_from(value).map_err(|_| Reason::OutOfRange),
             Int::Negative(value) => Ok(value),
@@ -165,7 +187,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A float of either width.
-    pub(crate) fn float(&mut self) -> Result<f64, Reason> {
+    pub fn float(&mut self) -> Result<f64, Reason> {
         match self.marker()? {
             0xcb => Ok(f64::from_be_bytes(self.chunk()?)),
             0xca => Ok(f64::from(f32::from_be_bytes(self.chunk()?))),
@@ -174,7 +196,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Appends `count` integers that fit `u32`.
-    pub(crate) fn u32s(&mut self, count: usize, out: &mut Vec<u32>) -> Result<(), Reason> {
+    pub fn u32s(&mut self, count: usize, out: &mut Vec<u32>) -> Result<(), Reason> {
         let mut left = count;
         let mut values = [0; WINDOW];
         while left > 0 {
@@ -194,7 +216,7 @@ impl<'a> Cursor<'a> {
 
     /// Passes over one value with everything in it. Each value takes a byte or more, so that a
     /// false claim ends with the bytes.
-    pub(crate) fn skip(&mut self) -> Result<(), Reason> {
+    pub fn skip(&mut self) -> Result<(), Reason> {
         let mut pending = 1_usize;
         while pending > 0 {
             pending -= 1;

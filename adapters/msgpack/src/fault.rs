@@ -41,6 +41,27 @@ impl LostKind {
     }
 }
 
+/// Why one event was not read, before it is known which one of its batch it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What kind of event is lost.
+    pub kind: LostKind,
+    /// The field, when it was one.
+    pub field: Option<&'static str>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The field that could not be read, when it was one, and why.
+pub type FieldError = (Option<&'static str>, Reason);
+
+impl LostKind {
+    /// The fault that costs this kind of event.
+    pub fn fault(self, (field, reason): FieldError) -> Fault {
+        Fault { kind: self, field, reason }
+    }
+}
+
 /// Why a value could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Reason {
@@ -74,6 +95,9 @@ pub enum Reason {
     /// Extra keys that cannot be told to the blocks they belong to.
     #[error("not one entry per block")]
     Unpaired,
+    /// Pairs of tokens of which one does not begin with the token that the one before ends with.
+    #[error("pairs do not overlap")]
+    Unchained,
     /// The event is neither an array nor a map.
     #[error("not an event")]
     NotAnEvent,
@@ -124,6 +148,9 @@ pub enum BodyError {
     /// The bytes cannot be walked to the end.
     #[error("payload cannot be walked: {0}")]
     Unwalkable(Reason),
+    /// The topic says which life the message is of, in a form that cannot be read.
+    #[error("the life in the topic cannot be read")]
+    Life,
     /// Bytes follow the batch.
     #[error("{bytes} bytes follow the batch")]
     TrailingBytes {

@@ -1,0 +1,153 @@
+//! A snapshot as an answer: the one that is named, the one that bridges point to, or a fresh one.
+
+use std::time::Duration;
+
+use kvbridge_adapters_api::{SnapshotIntro, SnapshotRefusal};
+use kvbridge_schemas::{BusSeq, Cursor, Replica, SnapshotHeader, TierTrust, Trust, subject};
+use tokio::sync::mpsc;
+
+use super::{
+    Log, Reader, follow::created, locate::Handle, message::place_of, replay::Broken, source::Part,
+};
+use crate::{
+    bus::nats::{
+        session::Session,
+        snapshots::{Snapshots, StoreFault, records_of},
+    },
+    config::limits::BUS_REORDER_MESSAGES,
+    shared_log::{Pointer, Start},
+};
+
+/// How long a bridge may take to store a fresh snapshot. Shorter than recovery waits for progress.
+const FRESH_DEADLINE: Duration = Duration::from_secs(4);
+
+/// What is asked.
+pub(super) struct Fetch {
+    pub(super) replica: Replica,
+    /// Name of a stored snapshot.
+    pub(super) object: Option<String>,
+}
+
+/// Answers, or says why not.
+pub(super) async fn fetch(
+    reader: &Reader,
+    log: &Log,
+    wanted: Fetch,
+    parts: mpsc::Sender<Part>,
+) -> Result<(), Broken> {
+    let _turn = reader.requests.acquire().await.map_err(|_| Broken::Away)?;
+    let session = reader.sessions.borrow().clone().ok_or(Broken::Away)?;
+    let answered = tokio::select! {
+        answered = answer(reader, log, &session, &wanted, &parts) => answered?,
+        () = session.lost.cancelled() => return Err(Broken::Away),
+    };
+    if let Err(refusal) = answered {
+        return parts.send(Part::Refused(refusal)).await.map_err(|_| Broken::Unwanted);
+    }
+    Ok(())
+}
+
+async fn answer(
+    reader: &Reader,
+    log: &Log,
+    session: &Session,
+    wanted: &Fetch,
+    parts: &mpsc::Sender<Part>,
+) -> Result<Result<(), SnapshotRefusal>, Broken> {
+    let Ok(store) = Snapshots::open(&session.context, &reader.plan).await else {
+        // No bridge of this version has been here.
+        return Ok(Err(SnapshotRefusal::Unavailable));
+    };
+    let (object, stored) = match &wanted.object {
+        Some(object) => (object.clone(), None),
+        None => match best(log, session, &store, &wanted.replica).await? {
+            Ok(pointer) => (pointer.object.clone(), behind(&pointer)),
+            Err(refusal) => return Ok(Err(refusal)),
+        },
+    };
+    if Pointer::replica_of(&object).as_ref() != Some(&wanted.replica) {
+        return Ok(Err(SnapshotRefusal::Inconsistent));
+    }
+    let bytes = match store.get(&object).await {
+        Ok(bytes) => bytes,
+        Err(StoreFault::Missing) => return Ok(Err(SnapshotRefusal::Unavailable)),
+        Err(StoreFault::Server(error)) => return Err(Broken::Server(error)),
+    };
+    let mut read = records_of(bytes);
+    let Some(header) = read.header().await else { return Ok(Err(SnapshotRefusal::Inconsistent)) };
+    let Some(intro) = intro(&header, &wanted.replica) else {
+        return Ok(Err(SnapshotRefusal::Inconsistent));
+    };
+    let send = |part| async { parts.send(part).await.map_err(|_| Broken::Unwanted) };
+    send(Part::Intro(intro, stored)).await?;
+    while let Some(chunk) = read.chunk().await {
+        match chunk {
+            Ok(records) => send(Part::Records(records)).await?,
+            Err(_) => return Ok(Err(SnapshotRefusal::Inconsistent)),
+        }
+    }
+    send(Part::SnapshotEnd).await?;
+    Ok(Ok(()))
+}
+
+/// The pointed one, if all that came behind it is still there; else a fresh one.
+async fn best(
+    log: &Log,
+    session: &Session,
+    store: &Snapshots,
+    replica: &Replica,
+) -> Result<Result<Pointer, SnapshotRefusal>, Broken> {
+    let key = replica.key();
+    let stream = session.context.get_stream_no_info(&log.name).await;
+    let stream: Handle = stream.map_err(|error| Broken::server(&error))?;
+    let info = stream.get_info().await.map_err(|error| Broken::server(&error))?;
+    let newest = stream.direct_get_last_for_subject(subject::hint(&key)).await.ok();
+    let life = newest.and_then(|message| place_of(&message.headers)).map(|(epoch, _)| epoch);
+    let pointed = match store.pointer(&key).await {
+        Ok(pointed) => pointed.map(|(pointer, _)| pointer),
+        Err(StoreFault::Missing) => None,
+        Err(StoreFault::Server(error)) => return Err(Broken::Server(error)),
+    };
+    let usable = |pointer: &Pointer| {
+        pointer.created == created(&info)
+            && pointer.bus_seq.0 + 1 >= info.state.first_sequence
+            && life.is_none_or(|life| pointer.epoch >= life)
+    };
+    if let Some(pointer) = pointed.filter(usable) {
+        return Ok(Ok(pointer));
+    }
+    let asked = session.client.request(subject::snapshot(&key), "".into());
+    let Ok(answer) = tokio::time::timeout(FRESH_DEADLINE, asked).await else {
+        // A large view takes its time; the pointer will be there when it is asked for again.
+        return Ok(Err(SnapshotRefusal::Busy));
+    };
+    let Ok(answer) = answer else {
+        // No bridge is there to ask.
+        return Ok(Err(SnapshotRefusal::Unavailable));
+    };
+    let fresh = std::str::from_utf8(&answer.payload).ok().and_then(|t| Pointer::parse(t).ok());
+    // A bridge that cannot vouch for its view refuses; it may be able to soon.
+    Ok(fresh.filter(usable).ok_or(SnapshotRefusal::Busy))
+}
+
+/// Where the log goes on behind a snapshot. Around a change of leader it may be out of order by two
+/// windows of a publisher.
+fn behind(pointer: &Pointer) -> Option<Start> {
+    let at = pointer.bus_seq.0.saturating_add(1);
+    let from = BusSeq(at.saturating_sub(BUS_REORDER_MESSAGES));
+    let cursor = Cursor { epoch: pointer.epoch, next_seq: pointer.resume_seq };
+    Some(Start { from, proven_from: BusSeq(at), cursor })
+}
+
+fn intro(header: &SnapshotHeader, replica: &Replica) -> Option<SnapshotIntro> {
+    let host = header.state.as_ref().map_or(header.trust, |state| state.host);
+    let stands = header.resume_seq.0 > 0 && header.trust > Trust::None;
+    (stands && header.replica == *replica).then_some(SnapshotIntro {
+        epoch: Some(header.epoch),
+        resume_seq: header.resume_seq,
+        last_digest: header.last_digest,
+        record_count: header.block_count,
+        barrier: None,
+        trust: TierTrust { device: header.trust, host },
+    })
+}

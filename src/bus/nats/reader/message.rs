@@ -1,0 +1,135 @@
+//! From a stored message to a batch.
+
+use async_nats::HeaderMap;
+use kvbridge_adapters_api::{Batch, Loss};
+use kvbridge_schemas::{
+    Cursor, EngineKind, Envelope, Epoch, Event, HashInfo, HashScheme, Replica, Seq,
+    codec::{self, CodecError},
+    digest,
+};
+
+use super::inbox::Stored;
+use crate::shared_log::Place;
+
+/// The wire form that batches of a log have.
+const FORMAT: &str = "kvbridge.envelope";
+
+/// Why a message is not a batch of its replica. The words are labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// A newer major version of the schema.
+    SchemaTooNew,
+    /// Not an envelope.
+    Malformed,
+    /// An envelope of another replica than its subject's.
+    WrongReplica,
+}
+
+impl Unreadable {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Unreadable::SchemaTooNew => "schema_too_new",
+            Unreadable::Malformed => "malformed",
+            Unreadable::WrongReplica => "wrong_replica",
+        }
+    }
+}
+
+/// What the headers say of a message's place; they are looked at where the body is not.
+pub(super) fn place_of(headers: &HeaderMap) -> Option<(Epoch, Seq)> {
+    let number = |name: &str| headers.get(name)?.as_str().parse().ok();
+    Some((Epoch(number("Kvbridge-Epoch")?), Seq(number("Kvbridge-Seq")?)))
+}
+
+/// What the body says. One that cannot be read still has a place if its headers are ours: its seq
+/// is then not missing, only its content, and recovery asks for it once more before it gives it up.
+pub(super) fn read(replica: &Replica, message: &Stored) -> Read {
+    match envelope(replica, message) {
+        // It covers no seq: between two batches a bridge says what it believes.
+        Ok(envelope) if envelope.span == 0 => Read::Said(Box::new(envelope)),
+        Ok(envelope) => Read::Batch(batch(envelope, message)),
+        Err(why) => Read::Not(message.place.map(|place| unread(place, message)), why),
+    }
+}
+
+/// What a message is.
+pub(super) enum Read {
+    /// A batch.
+    Batch(Batch),
+    /// A bridge's word.
+    Said(Box<Envelope>),
+    /// Nothing that can be read, in this place.
+    Not(Option<Batch>, Unreadable),
+}
+
+fn envelope(replica: &Replica, message: &Stored) -> Result<Envelope, Unreadable> {
+    let envelope: Envelope =
+        codec::decode_msgpack(&message.payload).map_err(|error| match error {
+            CodecError::Version { .. } => Unreadable::SchemaTooNew,
+            _ => Unreadable::Malformed,
+        })?;
+    if envelope.replica == *replica { Ok(envelope) } else { Err(Unreadable::WrongReplica) }
+}
+
+fn batch(envelope: Envelope, message: &Stored) -> Batch {
+    // An event of a later minor version may have removed blocks.
+    let unknown = envelope.events.iter().any(|event| matches!(event, Event::Unknown(_)));
+    Batch {
+        epoch: Some(envelope.epoch),
+        incarnation: envelope.incarnation,
+        seq: envelope.seq,
+        span: envelope.span,
+        digest: envelope.digest,
+        ts: envelope.ts,
+        format: FORMAT,
+        hash: envelope.hash,
+        rank: None,
+        events: envelope.events,
+        loss: if unknown { Loss::MayRemove } else { Loss::Nothing },
+        bytes: bytes(message),
+    }
+}
+
+fn unread((epoch, seq): (Epoch, Seq), message: &Stored) -> Batch {
+    Batch {
+        epoch: Some(epoch),
+        incarnation: None,
+        seq,
+        span: 1,
+        digest: digest(&message.payload),
+        ts: 0,
+        format: FORMAT,
+        hash: HashInfo { scheme: HashScheme::Unknown, block_size: 0 },
+        rank: None,
+        events: Vec::new(),
+        loss: Loss::Body,
+        bytes: bytes(message),
+    }
+}
+
+fn bytes(message: &Stored) -> u32 {
+    u32::try_from(message.payload.len()).unwrap_or(u32::MAX)
+}
+
+/// Where a batch stands, for the reorder window.
+pub(super) fn place(batch: &Batch) -> Place {
+    Place {
+        epoch: batch.epoch.unwrap_or_default(),
+        seq: batch.seq,
+        span: batch.span,
+        is_reset: batch.events.iter().any(|event| matches!(event, Event::Reset(_))),
+        bytes: batch.bytes,
+    }
+}
+
+/// Where the log stands behind a message, as far as it can be read.
+pub(in crate::bus::nats) fn end_of(payload: &[u8]) -> Option<Cursor> {
+    let envelope = codec::decode_msgpack::<Envelope>(payload).ok()?;
+    let next_seq = envelope.seq.plus(u64::from(envelope.span));
+    Some(Cursor { epoch: envelope.epoch, next_seq })
+}
+
+/// Which engine's blocks a message speaks of, as far as it can be read.
+pub(super) fn engine_of(payload: &[u8]) -> Option<EngineKind> {
+    codec::decode_msgpack::<Envelope>(payload).ok().map(|envelope| envelope.engine.kind)
+}

@@ -1,0 +1,146 @@
+//! Reads streams: one ordered consumer for each, fanned out to the replicas in it.
+//!
+//! - `follow`: the live path. It makes its consumer anew from the last message it handed over; left
+//!   to itself the client's own takes a quarter of a minute after a reconnect.
+//! - `inbox`: the bounded queue of one replica.
+//! - `source`: one replica's log as a [`Source`]: reorder window, requests, answers.
+//! - `replay`: old messages of one subject; `locate`: where to begin without memory of them.
+//! - `fetch`: a stored snapshot as an answer.
+
+mod fetch;
+mod follow;
+mod inbox;
+mod locate;
+mod message;
+mod replay;
+mod source;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use kvbridge_adapters_api::{Removal, Source};
+use kvbridge_schemas::{BusSeq, Replica};
+use tokio::sync::{Semaphore, mpsc};
+
+use self::{inbox::Inbox, source::LogSource};
+use super::{session::Sessions, streams::Plan};
+use crate::{
+    bus::{Found, VouchWatch},
+    clock::Clock,
+    config::{NatsConfig, limits::BUS_REQUESTS},
+    recovery::Tick,
+};
+
+pub(super) use follow::{created, run};
+pub(super) use message::end_of;
+
+/// What all streams, replicas and requests of the reading side share.
+pub(super) struct Reader {
+    pub(super) config: NatsConfig,
+    pub(super) plan: Plan,
+    pub(super) sessions: Sessions,
+    clock: Clock,
+    pub(super) vouches: VouchWatch,
+    logs: Mutex<BTreeMap<String, Arc<Log>>>,
+    found: mpsc::Sender<Found>,
+    /// Subjects that were told of, or that nobody wants to be told of.
+    known: Mutex<BTreeSet<String>>,
+    /// Replays and snapshots that are read at a time.
+    requests: Arc<Semaphore>,
+}
+
+/// One stream, as far as it was read.
+pub(super) struct Log {
+    name: String,
+    /// The last message handed over: every replica's inbox has what the stream holds up to here.
+    through: AtomicU64,
+    /// When the stream was made, unix ns: bus seqs of another one mean nothing.
+    created: AtomicU64,
+    replicas: Mutex<Replicas>,
+}
+
+/// The replicas of a stream that are read, by subject, and what their inboxes are told.
+#[derive(Default)]
+struct Replicas {
+    attached: bool,
+    continuous: bool,
+    same_log: bool,
+    inboxes: BTreeMap<String, Arc<Inbox>>,
+    /// Those of which the stream held nothing when it was last looked at, and since when.
+    missing: BTreeMap<String, Tick>,
+}
+
+impl Log {
+    fn new(name: &str) -> Log {
+        Log {
+            name: name.to_owned(),
+            through: AtomicU64::new(0),
+            created: AtomicU64::new(0),
+            replicas: Mutex::default(),
+        }
+    }
+
+    fn through(&self) -> BusSeq {
+        BusSeq(self.through.load(Ordering::Acquire))
+    }
+
+    fn set_through(&self, at: BusSeq) {
+        self.through.store(at.0, Ordering::Release);
+    }
+
+    fn created(&self) -> u64 {
+        self.created.load(Ordering::Acquire)
+    }
+
+    fn set_created(&self, created: u64) {
+        self.created.store(created, Ordering::Release);
+    }
+
+    fn replicas(&self) -> MutexGuard<'_, Replicas> {
+        // Single inserts and removals: nothing in them can panic half-way.
+        self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reader {
+    pub(super) fn new(
+        config: &NatsConfig,
+        sessions: Sessions,
+        clock: Clock,
+        found: mpsc::Sender<Found>,
+    ) -> Reader {
+        Reader {
+            config: config.clone(),
+            plan: Plan::new(&config.streams),
+            sessions,
+            vouches: VouchWatch::new(clock),
+            clock,
+            logs: Mutex::default(),
+            found,
+            known: Mutex::default(),
+            requests: Arc::new(Semaphore::new(BUS_REQUESTS)),
+        }
+    }
+
+    /// The log of that stream, new if it was not known.
+    fn log(&self, name: &str) -> Arc<Log> {
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = logs.entry(name.to_owned()).or_insert_with(|| Arc::new(Log::new(name)));
+        Arc::clone(log)
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One replica's log as a source. What was stored before is asked for, not waited for.
+    pub(super) fn source(self: &Arc<Self>, replica: &Replica, removal: Removal) -> Box<dyn Source> {
+        let log = self.log(&self.plan.name_of(replica));
+        Box::new(LogSource::new(Arc::clone(self), log, replica.clone(), removal))
+    }
+}

@@ -1,0 +1,322 @@
+//! Old messages of one replica, in order: a small gap by one request, a long range by a consumer.
+//!
+//! Where the range begins is decided by the numbers of the stream, never by the seq of what comes
+//! first. An answer ends where the stream ended when it was asked.
+
+use std::time::Duration;
+
+use async_nats::{
+    Client,
+    jetstream::{
+        consumer::{DeliverPolicy, pull},
+        stream::Info,
+    },
+};
+use bytes::Bytes;
+use futures::StreamExt;
+use kvbridge_adapters_api::Batch;
+use kvbridge_schemas::{BusSeq, Cursor, Epoch, Replica, Seq};
+use tokio::sync::mpsc;
+
+use super::{
+    Log, Reader,
+    inbox::Stored,
+    locate::{Handle, Located, locate},
+    message::{Read, place, place_of, read},
+    source::{Part, WINDOW},
+};
+use crate::{
+    config::limits::{BUS_ACK_TIMEOUT, BUS_BATCH_BYTES, BUS_BATCH_MESSAGES},
+    recovery::Tick,
+    shared_log::{Positions, Reorder, Start},
+    telemetry::BusReadMetrics,
+};
+
+/// Ranges of more messages than this many requests are read by a consumer, which is faster and
+/// paced by its reader, but costs a round trip to make and state on the server.
+const REQUESTS_MAX: usize = 2;
+
+/// How far above the seq asked for a known place may lie and still be the asker's own: recovery
+/// asks for some batches before the one it needs.
+const RUN_MAX: u64 = 16;
+
+/// How long a consumer may bring nothing while something is left.
+const CONSUMER_SILENCE: Duration = Duration::from_secs(4);
+
+/// What is asked, with what is remembered.
+pub(super) struct Wanted {
+    pub(super) replica: Replica,
+    pub(super) subject: String,
+    pub(super) start_seq: Seq,
+    pub(super) positions: Positions,
+    /// Places known otherwise: behind a snapshot, behind everything that was read.
+    pub(super) starts: Vec<Start>,
+    pub(super) metrics: BusReadMetrics,
+}
+
+/// Why an answer broke off. Told to whoever looks for the reason, at a level of detail.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    /// No connection.
+    #[error("not connected")]
+    Away,
+    /// The stream is another one than that which is followed.
+    #[error("the stream was made anew")]
+    OtherLog,
+    /// The server did not answer, or refused.
+    #[error("{0}")]
+    Server(String),
+    /// Whoever asked does not want it any more.
+    #[error("nobody waits for it")]
+    Unwanted,
+}
+
+impl Broken {
+    pub(super) fn server(error: &dyn std::error::Error) -> Broken {
+        Broken::Server(super::super::connect::reason(error))
+    }
+}
+
+/// Answers, or says why not.
+pub(super) async fn replay(
+    reader: &Reader,
+    log: &Log,
+    wanted: Wanted,
+    parts: mpsc::Sender<Part>,
+) -> Result<(), Broken> {
+    let _turn = reader.requests.acquire().await.map_err(|_| Broken::Away)?;
+    let session = reader.sessions.borrow().clone().ok_or(Broken::Away)?;
+    let stream = session.context.get_stream_no_info(&log.name).await;
+    let stream = stream.map_err(|error| Broken::server(&error))?;
+    let info = stream.get_info().await.map_err(|error| Broken::server(&error))?;
+    if super::follow::created(&info) != log.created() {
+        return Err(Broken::OtherLog);
+    }
+    let (from, epoch) = match begin(&wanted, &info) {
+        Some(start) => {
+            parts.send(Part::Continues(start.cursor)).await.map_err(|_| Broken::Unwanted)?;
+            (start.from, start.cursor.epoch)
+        }
+        None => match locate(&stream, &info, &wanted.subject, wanted.start_seq).await {
+            Ok(Located::From { at, epoch }) => (at, epoch),
+            Ok(Located::Nothing) => {
+                // A log that never had anything is at its end; one that had is not.
+                let nothing =
+                    if wanted.start_seq == Seq(0) { Part::End(None) } else { Part::Truncated };
+                return parts.send(nothing).await.map_err(|_| Broken::Unwanted);
+            }
+            Err(error) => return Err(Broken::server(&error)),
+        },
+    };
+    let through = BusSeq(info.state.last_sequence);
+    let mut range = Range {
+        client: &session.client,
+        stream: &stream,
+        name: &log.name,
+        subject: &wanted.subject,
+        next: from.0.max(info.state.first_sequence).max(1),
+        last: through.0,
+        answer: Answer {
+            replica: &wanted.replica,
+            metrics: &wanted.metrics,
+            epoch,
+            window: Reorder::new(WINDOW),
+            out: Vec::new(),
+            parts: &parts,
+        },
+    };
+    tokio::select! {
+        read = range.read() => read?,
+        () = session.lost.cancelled() => return Err(Broken::Away),
+    }
+    range.answer.flush().await?;
+    parts.send(Part::End(Some(through))).await.map_err(|_| Broken::Unwanted)
+}
+
+/// The known place that serves.
+fn begin(wanted: &Wanted, info: &Info) -> Option<Start> {
+    let first = BusSeq(info.state.first_sequence);
+    let mut starts = wanted.starts.clone();
+    starts.extend(wanted.positions.start(wanted.start_seq, first));
+    let epoch = starts.iter().map(|start| start.cursor.epoch).max()?;
+    let near = wanted.start_seq.plus(RUN_MAX);
+    let known = starts.into_iter().filter(|start| {
+        start.cursor.epoch == epoch && start.proven_from >= first && start.cursor.next_seq <= near
+    });
+    // The nearest one at or below what is asked for, or else the lowest above it.
+    known.min_by_key(|start| {
+        let seq = start.cursor.next_seq;
+        (seq > wanted.start_seq, seq.0.abs_diff(wanted.start_seq.0))
+    })
+}
+
+/// The messages of one replica between two places of a stream.
+struct Range<'a> {
+    client: &'a Client,
+    stream: &'a Handle,
+    name: &'a str,
+    subject: &'a str,
+    next: u64,
+    last: u64,
+    answer: Answer<'a>,
+}
+
+impl Range<'_> {
+    async fn read(&mut self) -> Result<(), Broken> {
+        if self.next > self.last {
+            return Ok(());
+        }
+        // Older servers answer the first message alone and never say that it was all.
+        if self.client.is_server_compatible(2, 11, 0) {
+            for _ in 0..REQUESTS_MAX {
+                if self.batch().await? == 0 {
+                    return Ok(());
+                }
+            }
+        }
+        self.consume().await
+    }
+
+    /// One request; returns how many messages are left behind it.
+    async fn batch(&mut self) -> Result<u64, Broken> {
+        let inbox = self.client.new_inbox();
+        let subscribed = self.client.subscribe(inbox.clone()).await;
+        let mut answers = subscribed.map_err(|error| Broken::server(&error))?;
+        // A strict server refuses fields that it does not know.
+        let request = serde_json::json!({
+            "seq": self.next,
+            "batch": BUS_BATCH_MESSAGES,
+            "max_bytes": BUS_BATCH_BYTES,
+            "next_by_subj": self.subject,
+        });
+        let api = format!("$JS.API.DIRECT.GET.{}", self.name);
+        let payload = Bytes::from(request.to_string());
+        let asked = self.client.publish_with_reply(api, inbox, payload).await;
+        asked.map_err(|error| Broken::server(&error))?;
+        loop {
+            let answer = tokio::time::timeout(BUS_ACK_TIMEOUT, answers.next()).await;
+            let Ok(Some(message)) = answer else {
+                return Err(Broken::Server("no answer to a request for messages".to_owned()));
+            };
+            let number = |name: &str| -> Option<u64> {
+                message.headers.as_ref()?.get(name)?.as_str().parse().ok()
+            };
+            match message.status.map(|status| status.as_u16()) {
+                None => (),
+                Some(204) => return Ok(number("Nats-Num-Pending").unwrap_or(0)),
+                Some(404) => return Ok(0),
+                Some(status) => {
+                    return Err(Broken::Server(format!(
+                        "status {status} for a request for messages"
+                    )));
+                }
+            }
+            let Some(at) = number("Nats-Sequence") else {
+                return Err(Broken::Server("a message without its number".to_owned()));
+            };
+            if at > self.last {
+                return Ok(0);
+            }
+            self.next = at + 1;
+            let place = message.headers.as_ref().and_then(place_of);
+            let stored = Stored { at: BusSeq(at), place, payload: message.payload };
+            self.answer.take(&stored).await?;
+        }
+    }
+
+    async fn consume(&mut self) -> Result<(), Broken> {
+        let config = pull::OrderedConfig {
+            filter_subject: self.subject.to_owned(),
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.next },
+            ..pull::OrderedConfig::default()
+        };
+        let made = self.stream.create_consumer(config).await;
+        let consumer = made.map_err(|error| Broken::server(&error))?;
+        let name = consumer.cached_info().name.clone();
+        let read = if consumer.cached_info().num_pending == 0 {
+            Ok(())
+        } else {
+            self.consume_from(consumer).await
+        };
+        // It would otherwise stay on the server for half a minute.
+        drop(self.stream.delete_consumer(&name).await);
+        read
+    }
+
+    async fn consume_from(
+        &mut self,
+        consumer: async_nats::jetstream::consumer::Consumer<pull::OrderedConfig>,
+    ) -> Result<(), Broken> {
+        let messages = consumer.messages().await;
+        let mut messages = messages.map_err(|error| Broken::server(&error))?;
+        loop {
+            let next = tokio::time::timeout(CONSUMER_SILENCE, messages.next()).await;
+            let message = match next {
+                Ok(Some(Ok(message))) => message,
+                Ok(Some(Err(error))) => return Err(Broken::server(&error)),
+                Ok(None) => return Err(Broken::Server("the consumer ended".to_owned())),
+                Err(_) => return Err(Broken::Server("the consumer brings nothing".to_owned())),
+            };
+            let Ok(info) = message.info() else {
+                return Err(Broken::Server("a message without its number".to_owned()));
+            };
+            let (at, pending) = (info.stream_sequence, info.pending);
+            if at <= self.last {
+                let place = message.headers.as_ref().and_then(place_of);
+                let payload = message.payload.clone();
+                self.answer.take(&Stored { at: BusSeq(at), place, payload }).await?;
+            }
+            if at >= self.last || pending == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What goes to the source, in the order of the log.
+struct Answer<'a> {
+    replica: &'a Replica,
+    metrics: &'a BusReadMetrics,
+    /// Older lives are over: what is left of them on the stream is of no use to anybody.
+    epoch: Epoch,
+    window: Reorder<(Batch, BusSeq)>,
+    out: Vec<(Batch, BusSeq)>,
+    parts: &'a mpsc::Sender<Part>,
+}
+
+impl Answer<'_> {
+    async fn take(&mut self, message: &Stored) -> Result<(), Broken> {
+        let batch = match read(self.replica, message) {
+            Read::Batch(batch) => Some(batch),
+            // What a bridge believed then. What it believes now is in its heartbeat.
+            Read::Said(_) => None,
+            Read::Not(batch, why) => {
+                self.metrics.unreadable(why.as_str());
+                batch
+            }
+        };
+        let Some(batch) = batch.filter(|batch| batch.epoch >= Some(self.epoch)) else {
+            return Ok(());
+        };
+        // Only its bounds release what waits: an answer is read as fast as it comes.
+        self.window.push(Tick(0), place(&batch), (batch, message.at), &mut self.out);
+        self.send().await
+    }
+
+    async fn flush(&mut self) -> Result<(), Broken> {
+        self.window.flush(&mut self.out);
+        self.send().await
+    }
+
+    async fn send(&mut self) -> Result<(), Broken> {
+        for (batch, at) in self.out.drain(..) {
+            self.parts.send(Part::Batch(batch, at)).await.map_err(|_| Broken::Unwanted)?;
+        }
+        Ok(())
+    }
+}
+
+/// The cursor behind a batch.
+pub(super) fn behind(batch: &Batch) -> Cursor {
+    Cursor { epoch: batch.epoch.unwrap_or_default(), next_seq: batch.next_seq() }
+}

@@ -1,0 +1,345 @@
+//! One replica's log as a source: the live path put in order, requests, and their answers.
+
+use std::{collections::VecDeque, future::Future, sync::Arc};
+
+use async_trait::async_trait;
+use kvbridge_adapters_api::{
+    AnswerPart, Attempt, Batch, Capabilities, Continuity, Delivery, Drain, Removal, Replay,
+    RequestRefused, SnapshotIntro, SnapshotRefusal, SnapshotSupport, Source, SourceEvent,
+    SourceRequest, Upstream,
+};
+use kvbridge_schemas::{BusSeq, Cursor, Replica, Scope, Seq, SnapshotRecord, subject};
+use tokio::{
+    sync::{mpsc, watch},
+    task::AbortHandle,
+};
+use tracing::debug;
+
+use super::{
+    Log, Reader,
+    fetch::{Fetch, fetch},
+    inbox::{Arrived, Inbox},
+    message::{Read, place, read},
+    replay::{Broken, Wanted, behind, replay},
+};
+use crate::{
+    config::limits::{
+        BUS_ANSWER_PARTS, BUS_POSITIONS, BUS_REORDER_BYTES, BUS_REORDER_MESSAGES,
+        BUS_REORDER_WAIT_MS,
+    },
+    shared_log::{Positions, Reorder, ReorderLimits, Start},
+    telemetry::BusReadMetrics,
+};
+
+/// The reorder window of a log, live or replayed.
+pub(super) const WINDOW: ReorderLimits = ReorderLimits {
+    count_max: BUS_REORDER_MESSAGES,
+    bytes_max: BUS_REORDER_BYTES,
+    wait_ms: BUS_REORDER_WAIT_MS,
+};
+
+/// Part of an answer, with what the source itself must know of it.
+#[derive(Debug)]
+pub(super) enum Part {
+    Continues(Cursor),
+    Batch(Batch, BusSeq),
+    /// Everything up to there was read; `None` = the log never had anything.
+    End(Option<BusSeq>),
+    Truncated,
+    /// A snapshot, and where the log goes on behind it.
+    Intro(SnapshotIntro, Option<Start>),
+    Records(Vec<SnapshotRecord>),
+    SnapshotEnd,
+    Refused(SnapshotRefusal),
+}
+
+/// One replica's log.
+pub(super) struct LogSource {
+    reader: Arc<Reader>,
+    log: Arc<Log>,
+    inbox: Arc<Inbox>,
+    replica: Replica,
+    capabilities: Capabilities,
+    subject: String,
+    metrics: BusReadMetrics,
+    ready: VecDeque<Delivery>,
+    window: Reorder<Batch>,
+    positions: Positions,
+    /// The newest end of what was delivered.
+    newest: Cursor,
+    /// Everything that the stream holds of this replica up to here was delivered.
+    through: Option<BusSeq>,
+    /// Where the log goes on behind the last snapshot.
+    stored: Option<Start>,
+    open: Option<Open>,
+    /// What bridges say of it.
+    upstream: watch::Receiver<Upstream>,
+}
+
+/// A request under way.
+struct Open {
+    attempt: Attempt,
+    parts: mpsc::Receiver<Part>,
+    task: AbortHandle,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl LogSource {
+    pub(super) fn new(
+        reader: Arc<Reader>,
+        log: Arc<Log>,
+        replica: Replica,
+        removal: Removal,
+    ) -> LogSource {
+        let key = replica.key();
+        let subject = subject::hint(&key);
+        let mut upstream = reader.vouches.follow(&key);
+        let first = SourceEvent::Upstream(*upstream.borrow_and_update());
+        LogSource {
+            inbox: log.join(&subject),
+            reader,
+            log,
+            metrics: BusReadMetrics::register(&key),
+            replica,
+            capabilities: capabilities(removal),
+            subject,
+            ready: VecDeque::from([first.into()]),
+            upstream,
+            window: Reorder::new(WINDOW),
+            positions: Positions::new(BUS_POSITIONS),
+            newest: Cursor::default(),
+            through: None,
+            stored: None,
+            open: None,
+        }
+    }
+
+    fn arrived(&mut self, arrived: Arrived) {
+        match arrived {
+            Arrived::Attached { continuous, same_log } => {
+                if !same_log {
+                    self.positions.clear();
+                    self.stored = None;
+                }
+                if !(continuous && same_log) {
+                    self.through = None;
+                }
+                self.ready.push_back(SourceEvent::Attached.into());
+            }
+            Arrived::Detached => {
+                self.open = None;
+                self.released(Reorder::restart);
+                self.ready.push_back(SourceEvent::Detached.into());
+            }
+            Arrived::Overflowed => {
+                self.through = None;
+                self.metrics.overflowed.increment(1);
+                self.released(Reorder::restart);
+                self.ready.push_back(SourceEvent::Overflowed.into());
+            }
+            Arrived::Message(message) => {
+                self.metrics.read.increment(1);
+                let batch = match read(&self.replica, &message) {
+                    Read::Batch(batch) => batch,
+                    Read::Said(envelope) => {
+                        self.reader.vouches.said(&envelope);
+                        return;
+                    }
+                    Read::Not(batch, why) => {
+                        debug!(replica = %self.replica.key(), at = message.at.0, reason = why.as_str(), "message not read");
+                        self.metrics.unreadable(why.as_str());
+                        let Some(batch) = batch else { return };
+                        batch
+                    }
+                };
+                self.note(&batch, message.at);
+                let now = self.reader.clock.now();
+                self.released(|window, out| window.push(now, place(&batch), batch, out));
+            }
+        }
+    }
+
+    /// Does something with the window; what it lets go is delivered.
+    fn released(&mut self, change: impl FnOnce(&mut Reorder<Batch>, &mut Vec<Batch>)) {
+        let mut out = Vec::new();
+        change(&mut self.window, &mut out);
+        for batch in out {
+            self.newest = self.newest.max(behind(&batch));
+            self.ready.push_back(SourceEvent::Live(batch).into());
+        }
+    }
+
+    fn note(&mut self, batch: &Batch, at: BusSeq) {
+        if let Some(epoch) = batch.epoch {
+            self.positions.note(epoch, batch.seq, at);
+        }
+    }
+
+    fn answered(&mut self, attempt: Attempt, part: Option<Part>) {
+        let part = match part {
+            Some(Part::Batch(batch, at)) => {
+                self.note(&batch, at);
+                self.newest = self.newest.max(behind(&batch));
+                AnswerPart::Batch(batch)
+            }
+            Some(Part::Continues(cursor)) => AnswerPart::Continues(cursor),
+            Some(Part::End(through)) => {
+                self.open = None;
+                if through.is_some() {
+                    self.through = self.through.max(through);
+                    let end = AnswerPart::Continues(self.newest);
+                    self.ready.push_back(SourceEvent::Answer { attempt, part: end }.into());
+                }
+                AnswerPart::End
+            }
+            Some(Part::Truncated) => AnswerPart::Truncated,
+            Some(Part::Intro(intro, stored)) => {
+                self.stored = stored;
+                AnswerPart::SnapshotIntro(intro)
+            }
+            Some(Part::Records(records)) => {
+                return self.ready.push_back(Delivery::Records { attempt, records });
+            }
+            Some(Part::SnapshotEnd) => AnswerPart::SnapshotEnd,
+            Some(Part::Refused(refusal)) => AnswerPart::SnapshotRefused(refusal),
+            // The task ended without an end.
+            None => {
+                self.open = None;
+                AnswerPart::Failed
+            }
+        };
+        self.ready.push_back(SourceEvent::Answer { attempt, part }.into());
+    }
+
+    /// What may be said now of the end of what was delivered: it moves with the live path while
+    /// nothing is on its way from there.
+    fn read_through(&mut self) -> Option<Start> {
+        // In this order: what is handed over after the look at the stream can only make it old.
+        let through = self.log.through();
+        let idle = self.inbox.is_empty() && self.window.is_empty() && self.ready.is_empty();
+        if idle && self.through.is_some() {
+            self.through = self.through.max(Some(through));
+        }
+        self.through.map(|BusSeq(at)| {
+            let from = BusSeq(at.saturating_add(1));
+            Start { from, proven_from: from, cursor: self.newest }
+        })
+    }
+
+    fn ask(
+        &mut self,
+        attempt: Attempt,
+        asked: impl Future<Output = Result<(), Broken>> + Send + 'static,
+        parts: mpsc::Receiver<Part>,
+    ) {
+        let key = self.replica.key();
+        let task = tokio::spawn(async move {
+            if let Err(error) = asked.await {
+                debug!(replica = %key, %attempt, %error, "request to the bus broke off");
+            }
+        });
+        self.open = Some(Open { attempt, parts, task: task.abort_handle() });
+    }
+
+    fn replay(&mut self, attempt: Attempt, start_seq: Seq) {
+        let mut starts = Vec::from_iter(self.stored);
+        starts.extend(self.read_through());
+        let wanted = Wanted {
+            replica: self.replica.clone(),
+            subject: self.subject.clone(),
+            start_seq,
+            positions: self.positions.clone(),
+            starts,
+            metrics: self.metrics.clone(),
+        };
+        let (reader, log) = (Arc::clone(&self.reader), Arc::clone(&self.log));
+        let (tx, rx) = mpsc::channel(BUS_ANSWER_PARTS);
+        self.ask(attempt, async move { replay(&reader, &log, wanted, tx).await }, rx);
+    }
+
+    fn fetch(&mut self, attempt: Attempt, object: Option<String>) {
+        let wanted = Fetch { replica: self.replica.clone(), object };
+        let (reader, log) = (Arc::clone(&self.reader), Arc::clone(&self.log));
+        let (tx, rx) = mpsc::channel(BUS_ANSWER_PARTS);
+        self.ask(attempt, async move { fetch(&reader, &log, wanted, tx).await }, rx);
+    }
+}
+
+/// A reader of the log is told of every break of its connection, and all that the log held is still
+/// there to be asked for.
+fn capabilities(removal: Removal) -> Capabilities {
+    Capabilities {
+        epoch_on_wire: true,
+        replay: Replay::Journal,
+        snapshot: Some(SnapshotSupport {
+            barrier: false,
+            tiers: true,
+            counts: true,
+            namespaces: true,
+            content: true,
+        }),
+        continuity: Continuity::Proven,
+        removal,
+        clear_scope: Scope::All,
+        drain: Drain::Shared,
+        one_hash_per_block: false,
+    }
+}
+
+impl Drop for LogSource {
+    fn drop(&mut self) {
+        self.log.leave(&self.subject, &self.inbox);
+        self.reader.vouches.forget(&self.replica.key());
+    }
+}
+
+#[async_trait]
+impl Source for LogSource {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    async fn next(&mut self) -> Option<Delivery> {
+        loop {
+            if let Some(delivery) = self.ready.pop_front() {
+                return Some(delivery);
+            }
+            let clock = self.reader.clock;
+            // Not biased: a long answer must not let the inbox overflow, nor the reverse. Each
+            // branch takes its item in the poll that completes it, so dropping this loses nothing.
+            tokio::select! {
+                arrived = self.inbox.pop() => self.arrived(arrived),
+                Ok(()) = self.upstream.changed() => {
+                    let said = SourceEvent::Upstream(*self.upstream.borrow_and_update());
+                    self.ready.push_back(said.into());
+                }
+                (attempt, part) = next_part(&mut self.open) => self.answered(attempt, part),
+                () = clock.sleep_until(self.window.deadline()) => {
+                    let now = clock.now();
+                    self.released(|window, out| window.expire(now, out));
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, request: SourceRequest) -> Result<(), RequestRefused> {
+        match request {
+            SourceRequest::Replay { attempt, start_seq } => self.replay(attempt, start_seq),
+            SourceRequest::Snapshot { attempt, object } => self.fetch(attempt, object),
+            SourceRequest::Cancel => self.open = None,
+        }
+        Ok(())
+    }
+}
+
+async fn next_part(open: &mut Option<Open>) -> (Attempt, Option<Part>) {
+    match open {
+        Some(open) => (open.attempt, open.parts.recv().await),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,108 @@
+//! SHELL. Engines that publish msgpack batches over ZeroMQ: what they have in common once
+//! `registry` has said which one it is.
+
+use std::sync::Arc;
+
+use kvbridge_adapters_api::{Capabilities, EngineMetrics};
+use kvbridge_adapters_msgpack::{Decoded, EventFault, FrameError, Limits as DecodeLimits};
+use kvbridge_adapters_zmq::{
+    Counters, Decode, Link, ReplaySettings, RetrySettings, SubscribeSettings, ZmqSettings,
+    ZmqSource, source,
+};
+use kvbridge_schemas::Projection;
+
+use super::registry::Opened;
+use crate::{
+    config::{Config, Limits, SourceConfig},
+    view::ViewSettings,
+};
+
+/// One message as it came, live or replayed.
+#[derive(Clone, Copy)]
+pub struct Message<'a> {
+    /// Empty where a replay does not carry it.
+    pub topic: &'a [u8],
+    /// The seq.
+    pub seq_frame: &'a [u8],
+    /// The engine's bytes.
+    pub payload: &'a [u8],
+}
+
+/// Reads messages of one publisher.
+pub(super) type DecodeMessage = Box<dyn FnMut(&Message<'_>) -> Result<Decoded, FrameError> + Send>;
+
+/// What one engine differs in.
+pub(super) struct Engine {
+    /// By whether it has a journal, and whether it connects to us.
+    pub(super) capabilities: fn(bool, bool) -> Capabilities,
+    pub(super) projection: Projection,
+    /// By limits and the tags to ignore.
+    pub(super) decode: fn(DecodeLimits, Vec<String>) -> DecodeMessage,
+    /// The figures of a rank in the text of its metrics.
+    pub(super) read_metrics: fn(&[u8], u32) -> EngineMetrics,
+}
+
+pub(super) fn subscription(config: &SourceConfig, limits: &Limits) -> SubscribeSettings {
+    let endpoint = config.endpoint.to_string();
+    let link = if config.bind { Link::Bind(endpoint) } else { Link::Connect(endpoint) };
+    let mut subscribe = SubscribeSettings::new(link);
+    subscribe.topic.clone_from(&config.topic);
+    subscribe.transport = config.transport;
+    subscribe.retry = RetrySettings { first: limits.reconnect_min, max: limits.reconnect_max };
+    subscribe.frame_bytes_max = usize::try_from(limits.frame_bytes_max).unwrap_or(usize::MAX);
+    subscribe.queue.count_max = usize::try_from(limits.source_queue_batches).unwrap_or(usize::MAX);
+    subscribe
+}
+
+pub(super) fn open(engine: &Engine, of: &SourceConfig, config: &Config) -> Opened {
+    let subscribe = subscription(of, &config.limits);
+    let frame_bytes_max = subscribe.frame_bytes_max;
+    let replay = of.replay.as_ref().map(|endpoint| {
+        let mut replay = ReplaySettings::new(endpoint.to_string());
+        replay.transport = of.transport;
+        replay.frame_bytes_max = frame_bytes_max;
+        // The state machine waits as long; a shorter wait here would cut its answer.
+        replay.progress_timeout = config.recovery.replay_deadline;
+        replay
+    });
+    let capabilities = (engine.capabilities)(replay.is_some(), of.bind);
+    let view = ViewSettings {
+        projection: engine.projection,
+        removal: capabilities.removal,
+        orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+    };
+    let limits = DecodeLimits { payload_bytes: frame_bytes_max, ..DecodeLimits::default() };
+    let decoder = Frames((engine.decode)(limits, of.ignore_tags.clone()));
+    let settings = ZmqSettings { subscribe, replay };
+    let counters = Arc::new(Counters::default());
+    let source = ZmqSource::spawn(settings, capabilities, decoder, Arc::clone(&counters));
+    Opened { source: Box::new(source), view, counters }
+}
+
+/// Joins an engine's decoder to the sockets, which know no engine.
+struct Frames(DecodeMessage);
+
+impl Decode for Frames {
+    fn decode(&mut self, topic: &[u8], seq_frame: &[u8], payload: &[u8]) -> source::Decoded {
+        match (self.0)(&Message { topic, seq_frame, payload }) {
+            Ok(Decoded::Batch(decoded)) => {
+                for fault in &decoded.faults {
+                    // Counted by its loss; recovery tells at a level that an operator reads.
+                    tracing::debug!(seq = decoded.batch.seq.0, fault = %describe(fault), "event lost");
+                }
+                if let Some(error) = decoded.body {
+                    tracing::debug!(seq = decoded.batch.seq.0, %error, "body lost");
+                }
+                source::Decoded::Batch(decoded.batch)
+            }
+            // The sockets pass on only the two lengths that have a meaning.
+            Ok(Decoded::EndMarker) | Err(_) => source::Decoded::EndMarker,
+        }
+    }
+}
+
+pub(super) fn describe(fault: &EventFault) -> String {
+    let tag = fault.tag.as_deref().map(|tag| format!(" {tag:?}")).unwrap_or_default();
+    let field = fault.field.map(|field| format!(", field {field}")).unwrap_or_default();
+    format!("event {} not read: {}{tag}{field}", fault.index, fault.reason)
+}

@@ -1,0 +1,115 @@
+//! What is true of a log that names lives, numbers its messages and keeps views: a bus.
+
+use expect_test::expect;
+
+use super::{
+    script::{with_epoch, with_stored_snapshot},
+    table::check,
+};
+
+/// Nothing live proves a stored cut: what came behind it is asked for before it is believed.
+#[test]
+fn installed_from_a_store() {
+    check(
+        with_stored_snapshot(),
+        "attach; live 5@0",
+        "intro 3; records 3; snapshot_end; batch 2@0; batch 3@0; batch 4@0; batch 5@0",
+        expect![[r#"
+            record installed
+            install 0 resume 3
+            request_replay 0
+            apply 3
+            apply 4
+            apply 5
+            record replayed
+            cancel
+            record duplicate
+            announce exact (contiguous)
+        "#]],
+    );
+}
+
+/// The log behind a stored cut is gone: a second one would be as old, so a lower bound follows.
+#[test]
+fn installed_from_a_store_too_old() {
+    check(
+        with_stored_snapshot(),
+        "attach; live 5@0",
+        "intro 3; records 3; snapshot_end; truncated",
+        expect![[r#"
+            record installed
+            install 0 resume 3
+            request_replay 0
+            record truncated
+            record no_history
+            cancel
+            clear 0 Unproven
+            apply 5
+            announce lower_bound (history_lost)
+        "#]],
+    );
+}
+
+/// Nothing is left of what the view stands on, but the log's own numbers say that nothing followed.
+// spec: recovery 2.10
+#[test]
+fn continues_by_the_numbers_of_the_log() {
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7",
+        "wait 10000; continues 2@7; end; detach; attach; continues 2@7; batch 2@7; end; end",
+        expect![[r#"
+            record idle
+            request_replay 0
+            record replayed
+            cancel
+            announce none (detached)
+            record reattached
+            request_replay 0
+            announce none (verifying)
+            apply 2
+            request_replay 0
+            record end_only
+            request_replay 0
+        "#]],
+    );
+}
+
+/// Numbers of another place or life prove nothing.
+#[test]
+fn continues_elsewhere() {
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7; detach",
+        "attach; continues 3@7; batch 3@7",
+        expect![[r#"
+            record reattached
+            request_replay 0
+            announce none (verifying)
+            record truncated
+            clear 7 Unproven
+            apply 3
+            announce none (history_lost)
+        "#]],
+    );
+}
+
+/// A reset has no bytes to compare; on a log that names lives it is a place like any.
+#[test]
+fn reset_anchors_what_follows() {
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1x@7; detach",
+        "attach; batch 1x@7; batch 4@7; end; batch 4@7; end",
+        expect![[r#"
+            record reattached
+            request_replay 1
+            announce none (verifying)
+            apply 4
+            request_replay 2
+            record replayed
+            cancel
+            announce lower_bound (history_lost)
+        "#]],
+    );
+}

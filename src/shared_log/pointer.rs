@@ -1,0 +1,160 @@
+//! Which of several stored snapshots of a replica readers are sent to.
+//!
+//! Bridges side by side store snapshots at their own pace: one of them may have come late, be
+//! slower, or still be in a life that is over. So a pointer only ever moves to a greater one; the
+//! store compares and sets, this decides.
+
+use std::fmt;
+
+use kvbridge_schemas::{BusSeq, EngineKind, Epoch, Replica, ReplicaKey, Seq, Trust};
+
+/// Version of the text.
+const VERSION: &str = "1";
+
+/// Longest name of an object: four parts, of which the key is the longest.
+const OBJECT_BYTES_MAX: usize = 1024;
+
+/// What is said of one stored snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// The life it is of.
+    pub epoch: Epoch,
+    /// What its view may be believed.
+    pub trust: Trust,
+    /// It reflects all batches below.
+    pub resume_seq: Seq,
+    /// Whatever follows `resume_seq` lies behind this place on the bus.
+    pub bus_seq: BusSeq,
+    /// When the stream of that place was made, unix ns: in another stream the place means nothing.
+    pub created: u64,
+    /// Whose events were folded: what a removal takes away depends on it.
+    pub engine: EngineKind,
+    /// Name of the object.
+    pub object: String,
+}
+
+/// Why a text is not a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PointerFault {
+    /// Of another version.
+    #[error("pointer of another version, expected {VERSION}")]
+    Version,
+    /// Not made of these parts.
+    #[error("not a pointer to a snapshot")]
+    Malformed,
+}
+
+impl Pointer {
+    /// The name of an object: immutable, and no two bridges or cuts share one.
+    pub fn object_name(key: &ReplicaKey, epoch: Epoch, resume_seq: Seq, bridge: &str) -> String {
+        format!("{key}/{epoch}/{resume_seq}/{bridge}")
+    }
+
+    /// Whose snapshot an object is of, by its name.
+    pub fn replica_of(object: &str) -> Option<Replica> {
+        if object.len() > OBJECT_BYTES_MAX || object.split('/').count() != 4 {
+            return None;
+        }
+        ReplicaKey::parse(object.split('/').next()?).ok()
+    }
+
+    /// Whether readers are better sent here than to `other`. Of the same cut, the one whose place
+    /// on the bus is further: it stays usable longer.
+    pub fn supersedes(&self, other: &Pointer) -> bool {
+        let worth = |pointer: &Pointer| (pointer.epoch, pointer.trust, pointer.resume_seq);
+        if worth(self) != worth(other) {
+            // A stream that was made anew leaves no place to the older pointer at all; its cut may
+            // still be the better one, and then nothing on the new stream leads away from it.
+            return worth(self) > worth(other);
+        }
+        (self.created, self.bus_seq) > (other.created, other.bus_seq)
+    }
+
+    /// Reads the text of [`Pointer`]'s `Display` back.
+    pub fn parse(text: &str) -> Result<Pointer, PointerFault> {
+        let mut parts = text.split(' ');
+        if parts.next() != Some(VERSION) {
+            return Err(PointerFault::Version);
+        }
+        let mut read = || -> Option<Pointer> {
+            let epoch = Epoch(parts.next()?.parse().ok()?);
+            let trust = Trust::from_name(parts.next()?);
+            let resume_seq = Seq(parts.next()?.parse().ok()?);
+            let bus_seq = BusSeq(parts.next()?.parse().ok()?);
+            let created = parts.next()?.parse().ok()?;
+            let engine = EngineKind::from_name(parts.next()?);
+            let object = parts.next()?.to_owned();
+            let whole = parts.next().is_none() && Pointer::replica_of(&object).is_some();
+            let pointer = Pointer { epoch, trust, resume_seq, bus_seq, created, engine, object };
+            whole.then_some(pointer)
+        };
+        read().ok_or(PointerFault::Malformed)
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Pointer { epoch, trust, resume_seq, bus_seq: BusSeq(at), created, .. } = self;
+        let (engine, object) = (self.engine.as_str(), &self.object);
+        write!(f, "{VERSION} {epoch} {trust} {resume_seq} {at} {created} {engine} {object}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pointer(epoch: u64, trust: Trust, resume_seq: u64, bus_seq: u64) -> Pointer {
+        let key = Replica { model: "m".into(), instance: "h:1".into(), rank: 0 }.key();
+        Pointer {
+            epoch: Epoch(epoch),
+            trust,
+            resume_seq: Seq(resume_seq),
+            bus_seq: BusSeq(bus_seq),
+            created: 9,
+            engine: EngineKind::Other("e".to_owned()),
+            object: Pointer::object_name(&key, Epoch(epoch), Seq(resume_seq), "b"),
+        }
+    }
+
+    /// Each one leads readers further than all before it, and none the other way.
+    #[test]
+    fn only_a_greater_one_supersedes() {
+        let order = [
+            pointer(1, Trust::LowerBound, 900, 90),
+            pointer(1, Trust::Exact, 400, 50),
+            pointer(1, Trust::Exact, 500, 40),
+            pointer(1, Trust::Exact, 500, 60),
+            Pointer { created: 10, ..pointer(1, Trust::Exact, 500, 1) },
+            pointer(2, Trust::LowerBound, 3, 70),
+        ];
+        for (at, greater) in order.iter().enumerate() {
+            for (other_at, other) in order.iter().enumerate() {
+                assert_eq!(greater.supersedes(other), at > other_at, "{greater} over {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_text_comes_back() {
+        let pointer = pointer(7, Trust::Exact, 5, 6);
+        assert_eq!(pointer.to_string(), "1 7 exact 5 6 9 e m.h=3A1.0/7/5/b");
+        assert_eq!(Pointer::parse(&pointer.to_string()), Ok(pointer));
+    }
+
+    #[test]
+    fn what_is_no_pointer_is_refused() {
+        for (text, fault) in [
+            ("2 7 exact 5 6 9 e m.h.0/7/5/b", PointerFault::Version),
+            ("", PointerFault::Version),
+            ("1 7 exact 5 6 9 e", PointerFault::Malformed),
+            ("1 7 exact 5 6 9 e m.h.0/7/5/b more", PointerFault::Malformed),
+            ("1 7 exact 5 -6 9 e m.h.0/7/5/b", PointerFault::Malformed),
+            ("1 7 exact 5 6 9 e m.h/7/5/b", PointerFault::Malformed),
+            ("1 7 exact 5 6 9 e m.h.0/7/5", PointerFault::Malformed),
+        ] {
+            assert_eq!(Pointer::parse(text), Err(fault), "{text}");
+        }
+        assert_eq!(Pointer::replica_of(&format!("m.h.0/7/5/{}", "b".repeat(2_000))), None);
+    }
+}
