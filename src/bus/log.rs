@@ -210,7 +210,7 @@ impl LogWriter {
         let Named { local, log, missing } = named;
         self.named = Some((local, log.epoch));
         (self.said, self.spent) = (None, None);
-        self.lane.resume(log, missing);
+        self.lane.go_on(log, missing);
         self.unnamed.retain(local);
         self.write_unnamed();
     }

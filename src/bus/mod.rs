@@ -2,6 +2,7 @@
 //!
 //! - [`Embedded`]: this process only; readers that are not there miss nothing.
 //! - [`NatsBus`]: JetStream; kept for a while, readable from anywhere.
+//! - [`ZmqBus`]: ZeroMQ sockets and a journal of this bridge; readable from anywhere, no broker.
 //!
 //! What is written is contiguous by construction ([`Lane`](crate::shared_log::Lane)): a seq that
 //! this bridge could not deliver is covered by a reset, so a reader never waits for what will not
@@ -14,10 +15,18 @@ mod embedded;
 mod life;
 mod log;
 pub mod nats;
+mod spool;
 mod unnamed;
 mod vouch;
+pub mod zmq;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use kvbridge_adapters_api::{Removal, Source};
@@ -29,7 +38,7 @@ use crate::{
     clock::Clock,
     config::SpoolFull,
     pipeline::{Fleet, Tasks},
-    shared_log::Outgoing,
+    shared_log::{LogTail, Outgoing},
 };
 
 pub use embedded::Embedded;
@@ -37,6 +46,7 @@ pub use life::{LogLife, Name, Named};
 pub use log::{LogWriter, Offered};
 pub use nats::NatsBus;
 pub use vouch::VouchWatch;
+pub use zmq::ZmqBus;
 
 /// A bus that this process writes to.
 pub trait Bus: Send + Sync {
@@ -62,6 +72,14 @@ pub trait Bus: Send + Sync {
     }
     /// Looks after a replica no more.
     fn forget(&self, _replica: &Replica) {}
+    /// Where it can be reached, for people.
+    fn place(&self) -> Option<String> {
+        None
+    }
+    /// Where the log of a replica ends that an earlier process of this bridge wrote.
+    fn tail(&self, _key: &ReplicaKey) -> Option<LogTail> {
+        None
+    }
     /// Begins to read: which replicas there are, and their logs. For a process that reads a bus.
     fn follow(&self, _found: mpsc::Sender<Found>, _clock: Clock, _tasks: &mut Tasks) {}
     /// One replica's log, to be read, on a bus that is followed.
@@ -204,6 +222,13 @@ impl fmt::Display for BusState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// Differs between bridges that run at a time, and between runs of one.
+fn made_up_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{:x}-{:x}-{count}", Clock::unix_ms(), std::process::id())
 }
 
 /// What a bus is shared as.

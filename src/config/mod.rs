@@ -7,6 +7,7 @@
 pub mod limits;
 
 mod bus;
+mod bus_zmq;
 mod diff;
 mod endpoint;
 mod file;
@@ -30,6 +31,7 @@ use kvbridge_schemas::{EngineKind, Replica};
 pub use bus::{
     BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
 };
+pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{File, SourceFile};
@@ -182,6 +184,9 @@ pub fn load(
     }
     if flags.insecure {
         typed.http.insecure = Some(true);
+        if typed.bus.kind.as_deref() == Some("zmq") {
+            typed.bus.insecure = Some(true);
+        }
     }
     let origin = |path: &str| {
         let typed_here = from_flags && path.starts_with("sources");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use kvbridge_adapters_api::Source;
-use kvbridge_schemas::{Cursor, Digest, EngineKind, Epoch, Projection, Replica, ReplicaKey, Seq};
+use kvbridge_schemas::{EngineKind, Epoch, Projection, Replica, ReplicaKey};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -19,24 +19,23 @@ use super::{
     registry::{self, OpenError, Opened},
 };
 use crate::{
-    bus::{Embedded, Found, LogWriter, NatsBus, SharedBus, nats::BusStartError},
+    bus::{
+        Embedded, Found, LogWriter, NatsBus, SharedBus, ZmqBus, nats::BusStartError,
+        zmq::ZmqStartError,
+    },
     checkpoint::{Kept, StateDir, Wanted},
     clock::Clock,
     config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
     engine_metrics::Poll,
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
-    shared_log::Lane,
-    telemetry::{self, BusLogMetrics, SourceMetrics},
+    telemetry::{self, SourceMetrics},
     view::{View, ViewSettings},
 };
 
 /// What the fold of events means. Raised when the same events fold to another view, so that views
 /// of before are not gone on with.
 const FOLD_VERSION: u32 = 1;
-
-/// Raised when decoders make another envelope of the same bytes: such versions share no log.
-const CONTENT_VERSION: u32 = 1;
 
 /// The running pipeline, as the rest of the program sees it.
 #[derive(Clone)]
@@ -72,6 +71,9 @@ pub enum StartError {
         /// Why.
         source: reqwest::Error,
     },
+    /// The ZeroMQ bus could not be started.
+    #[error(transparent)]
+    ZmqBus(#[from] ZmqStartError),
     /// A source could not be opened.
     #[error("source of replica {key}")]
     Source {
@@ -98,6 +100,10 @@ pub async fn start(
     let bus: SharedBus = match &config.bus {
         BusConfig::Embedded => Arc::new(Embedded::new(fleet.events_sender())),
         BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
+        BusConfig::Zmq(zmq) => {
+            let publishes = !config.sources.is_empty();
+            Arc::new(ZmqBus::start(zmq, publishes, &fleet, tasks).await?)
+        }
     };
     let pipeline = Pipeline { fleet, index, writers, sources: Arc::default(), bus, clock };
     let terms = Terms { config, state, floor: Epoch(0) };
@@ -149,6 +155,9 @@ impl Pipeline {
         let key = source.replica.key();
         // It may have been read from the bus so far; its engine is nearer.
         self.close(&key).await;
+        let tail = self.bus.tail(&key);
+        // The log knows lives that no checkpoint may know: none of them is begun again.
+        let floor = floor.max(tail.as_ref().map_or(Epoch(0), |tail| tail.cursor.epoch));
         let opened = registry::open(source, config)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         let fold = fold(source, &opened);
@@ -172,7 +181,7 @@ impl Pipeline {
             view: opened.view,
             kept: view,
             fold,
-            log: self.log(source, at, digests),
+            log: self.log(source, tail, (at, digests)),
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
@@ -270,27 +279,6 @@ impl Pipeline {
         }
     }
 
-    /// Its log, on a bus that is kept beyond this process.
-    fn log(
-        &self,
-        source: &SourceConfig,
-        at: Cursor,
-        digests: Vec<(Seq, Digest)>,
-    ) -> Option<LogWriter> {
-        let (bridge, full) = self.bus.keeps()?;
-        let (replica, key) = (&source.replica, source.replica.key());
-        // A kept view goes on under its old epoch, so ids of resets must differ from those that an
-        // earlier log of this bridge gave.
-        let ids: Arc<str> = Arc::from(format!("{bridge}-{:x}", Clock::unix_ms()));
-        let lane = Lane::new(replica.clone(), source.engine.clone(), ids);
-        let metrics = BusLogMetrics::register(&key);
-        let life = self.bus.life(replica, content(source), at);
-        let log = LogWriter::new(lane, self.bus.writer(&key)?, full, metrics);
-        let Some(life) = life else { return Some(log) };
-        life.restore(digests);
-        Some(log.with_life(life, bridge))
-    }
-
     /// Reads a replica no more and forgets its view. Returns when its source is closed.
     pub async fn close(&self, key: &ReplicaKey) {
         let Some(handle) = self.fleet.remove(key) else { return };
@@ -330,15 +318,6 @@ fn fold(source: &SourceConfig, opened: &Opened) -> String {
         source.endpoint,
         source.bind,
         source.topic,
-    )
-}
-
-/// Everything beside the engine's bytes that the content of its envelopes depends on.
-fn content(source: &SourceConfig) -> String {
-    format!(
-        "content {CONTENT_VERSION}, engine {}, ignore_tags {:?}",
-        source.engine.as_str(),
-        source.ignore_tags
     )
 }
 
@@ -398,3 +377,6 @@ fn recovery_limits(config: &RecoveryConfig) -> recovery::Limits {
         ..recovery::Limits::default()
     }
 }
+
+#[path = "start_log.rs"]
+mod log;

@@ -25,7 +25,16 @@ use kvbridge_schemas::{
 
 /// Digests of a replica's published batches that are kept to recognise them. Too small: a whole
 /// replay cannot be told from another life and costs readers a reset. Too large: 24 bytes each.
-const DIGESTS_KEPT: usize = 1024;
+pub const DIGESTS_KEPT: usize = 1024;
+
+/// Where a log that is kept ends, for a bridge that goes on with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogTail {
+    /// What it expects next.
+    pub cursor: Cursor,
+    /// Its newest batches, oldest first, up to [`DIGESTS_KEPT`].
+    pub digests: Vec<(Seq, Digest)>,
+}
 
 /// One message for a bus.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +110,7 @@ impl Lane {
     }
 
     /// The log is somebody's already: goes on where it ends.
-    pub fn resume(&mut self, log: Cursor, missing: impl IntoIterator<Item = Seq>) {
+    pub fn go_on(&mut self, log: Cursor, missing: impl IntoIterator<Item = Seq>) {
         self.begin(log.epoch);
         self.log = Some(log);
         self.missing.extend(missing);
@@ -121,6 +130,14 @@ impl Lane {
         let envelope = own_envelope(&self.replica, &self.engine, covered, trust, said);
         let id = self.own_id(covered);
         out.push(Outgoing { envelope: Arc::new(envelope), id });
+    }
+
+    /// Goes on with a log that an earlier process of this bridge wrote. What it holds of this life
+    /// was applied by that process; a view that is restored under the same epoch is behind it or
+    /// ahead of it, and never of another life.
+    pub fn resume(&mut self, tail: LogTail) {
+        self.log = Some(tail.cursor);
+        self.digests = tail.digests.into();
     }
 
     /// The view was dropped; its life goes on.

@@ -19,7 +19,7 @@ mod vouch;
 
 #[cfg(feature = "shell")]
 pub(crate) use lane::{Covered, reset_envelope};
-pub use lane::{Lane, Outgoing, ResetCause};
+pub use lane::{DIGESTS_KEPT, Lane, LogTail, Outgoing, ResetCause};
 pub use pointer::{Pointer, PointerFault};
 pub use positions::{Positions, Start};
 pub use reorder::{Place, Reorder, ReorderLimits};

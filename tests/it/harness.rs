@@ -55,7 +55,7 @@ pub(crate) struct Engine {
 /// Where the second life begins in the recording.
 pub(crate) const SECOND_LIFE: u64 = 62;
 
-fn python() -> &'static str {
+pub(crate) fn python() -> &'static str {
     static PYTHON: OnceLock<String> = OnceLock::new();
     PYTHON.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/ensure_venv.sh");

@@ -25,3 +25,6 @@ mod restart;
 mod security;
 mod sglang;
 mod stop;
+mod zmq_bus;
+mod zmq_client;
+mod zmq_world;

@@ -23,10 +23,7 @@ mod tail;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use kvbridge_adapters_api::{Removal, Source};
@@ -45,9 +42,9 @@ use self::{
     reader::Reader,
     session::Sessions,
     snapshots::Keep,
-    spool::{Spool, SpoolWriter},
+    spool::{Queued, SpoolWriter},
 };
-use super::{Bus, BusState, Found, LogLife, Standing, Writer};
+use super::{Bus, BusState, Found, LogLife, Standing, Writer, made_up_name, spool::Spool};
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
@@ -69,7 +66,7 @@ pub struct NatsBus {
 }
 
 struct OneStream {
-    spool: Spool,
+    spool: Spool<Queued>,
     lives: Lives,
     standing: watch::Receiver<Standing>,
     metrics: Arc<BusMetrics>,
@@ -180,13 +177,6 @@ fn spawn(
     Ok(())
 }
 
-/// Differs between bridges that run at a time, and between runs of one.
-fn made_up_name() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("{:x}-{:x}-{count}", Clock::unix_ms(), std::process::id())
-}
-
 impl Bus for NatsBus {
     fn kind(&self) -> &'static str {
         "nats"
@@ -195,6 +185,10 @@ impl Bus for NatsBus {
     fn standing(&self) -> Standing {
         let worst = self.standings().into_iter().max_by_key(|(_, standing)| standing.state);
         worst.map_or(Standing { state: BusState::Ready, detail: String::new() }, |(_, s)| s)
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(self.config.urls.join(", "))
     }
 
     fn prepare(&self, replica: &Replica, tasks: &mut Tasks) -> Result<(), BusStartError> {
