@@ -12,9 +12,12 @@
 //! too. Which replicas there are to read is [`Found`] on the bus itself.
 
 mod embedded;
+mod life;
 mod log;
 pub mod nats;
 mod spool;
+mod unnamed;
+mod vouch;
 pub mod zmq;
 
 use std::{
@@ -27,7 +30,7 @@ use std::{
 
 use async_trait::async_trait;
 use kvbridge_adapters_api::{Removal, Source};
-use kvbridge_schemas::{BusSeq, EngineKind, Envelope, Replica, ReplicaKey};
+use kvbridge_schemas::{BusSeq, Cursor, EngineKind, Envelope, Replica, ReplicaKey};
 use tokio::sync::{mpsc, oneshot};
 
 use self::nats::BusStartError;
@@ -39,8 +42,10 @@ use crate::{
 };
 
 pub use embedded::Embedded;
+pub use life::{LogLife, Name, Named};
 pub use log::{LogWriter, Offered};
 pub use nats::NatsBus;
+pub use vouch::VouchWatch;
 pub use zmq::ZmqBus;
 
 /// A bus that this process writes to.
@@ -60,6 +65,13 @@ pub trait Bus: Send + Sync {
     fn keeps(&self) -> Option<(Arc<str>, SpoolFull)> {
         None
     }
+    /// For a bus that names lives: begins to look after a replica, whose view stands here. Called
+    /// before its writer is opened.
+    fn life(&self, _replica: &Replica, _content: String, _at: Cursor) -> Option<Arc<LogLife>> {
+        None
+    }
+    /// Looks after a replica no more.
+    fn forget(&self, _replica: &Replica) {}
     /// Where it can be reached, for people.
     fn place(&self) -> Option<String> {
         None

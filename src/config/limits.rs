@@ -256,6 +256,26 @@ pub const BUS_BLOCKED_MAX: Duration = Duration::from_secs(5);
 /// How long the spool may take to empty at the end. Shorter than [`STOP_DEADLINE`].
 pub const BUS_FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 
+/// Batches of a life that has no name on the bus yet. Too small: a log that is far behind is
+/// covered by a reset. Too large: memory while the server is away. Full: the oldest goes, or the
+/// source is not read, as `bus.spool_full` says.
+pub const BUS_UNNAMED_BATCHES: usize = 4096;
+
+/// The same bound in bytes.
+pub const BUS_UNNAMED_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long the engine's journal may take to give what the log lacks. Too small: a busy engine
+/// costs readers a reset. Too large: the log waits.
+pub const BUS_FILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time between two heartbeats of a bridge in the status bucket. Too small: writes without news.
+/// Too large: readers believe a dead bridge, or must wait that much longer.
+pub const BUS_STATUS_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a heartbeat counts. Too small: one lost heartbeat withdraws trust everywhere. Too
+/// large: a dead bridge is believed that long.
+pub const BUS_STATUS_TTL: Duration = Duration::from_secs(5);
+
 /// Time between two looks at an engine's metrics. Too small: engines render text all day. Too
 /// large: after a restart of one member a cache that no longer exists is believed that long.
 pub const ENGINE_POLL_EVERY: Duration = Duration::from_secs(1);

@@ -29,8 +29,7 @@ use crate::{
     engine_metrics::Poll,
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
-    shared_log::{Lane, LogTail},
-    telemetry::{self, BusLogMetrics, SourceMetrics},
+    telemetry::{self, SourceMetrics},
     view::{View, ViewSettings},
 };
 
@@ -171,6 +170,8 @@ impl Pipeline {
         settings.epoch_floor = floor;
         let (recovery, view) = restore(&key, settings, kept);
         self.bus.prepare(&source.replica, tasks)?;
+        let at = recovery.cursor();
+        let digests: Vec<_> = recovery.digests().collect();
         let begun = Begun {
             replica: source.replica.clone(),
             engine: source.engine.clone(),
@@ -180,7 +181,7 @@ impl Pipeline {
             view: opened.view,
             kept: view,
             fold,
-            log: self.log(source, tail),
+            log: self.log(source, tail, (at, digests)),
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
@@ -247,6 +248,7 @@ impl Pipeline {
         let replica = Arc::new(begun.replica);
         let signs = Arc::new(Signs::new(begun.pool_blocks));
         let is_bridged = begun.log.is_some();
+        let life = begun.log.as_ref().and_then(LogWriter::life);
         let parts = DriverParts {
             kept_max: config.view.clone(),
             signs: Arc::clone(&signs),
@@ -272,23 +274,9 @@ impl Pipeline {
             signs,
             engine: begun.engine,
             is_bridged,
+            life,
             stop,
         }
-    }
-
-    /// Its log, on a bus that is kept beyond this process.
-    fn log(&self, source: &SourceConfig, tail: Option<LogTail>) -> Option<LogWriter> {
-        let (bridge, full) = self.bus.keeps()?;
-        let (replica, key) = (&source.replica, source.replica.key());
-        // A kept view goes on under its old epoch, so ids of resets must differ from those that an
-        // earlier log of this bridge gave.
-        let bridge = Arc::from(format!("{bridge}-{:x}", Clock::unix_ms()));
-        let mut lane = Lane::new(replica.clone(), source.engine.clone(), bridge);
-        if let Some(tail) = tail {
-            lane.resume(tail);
-        }
-        let metrics = BusLogMetrics::register(&key);
-        Some(LogWriter::new(lane, self.bus.writer(&key)?, full, metrics))
     }
 
     /// Reads a replica no more and forgets its view. Returns when its source is closed.
@@ -296,6 +284,7 @@ impl Pipeline {
         let Some(handle) = self.fleet.remove(key) else { return };
         handle.stop.cancel();
         handle.commands.closed().await;
+        self.bus.forget(&handle.replica);
         self.index.drop_replica(self.index.register(Replica::clone(&handle.replica)));
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|(of, _)| of != key);
@@ -388,3 +377,6 @@ fn recovery_limits(config: &RecoveryConfig) -> recovery::Limits {
         ..recovery::Limits::default()
     }
 }
+
+#[path = "start_log.rs"]
+mod log;

@@ -104,6 +104,13 @@ impl Engine {
         self.command(&json!({"cmd": "wait_subscriber"}));
     }
 
+    /// Changes faults.
+    pub(crate) fn set(&mut self, faults: &Value) {
+        let mut command = json!({"cmd": "set"});
+        command.as_object_mut().unwrap().extend(faults.as_object().unwrap().clone());
+        assert_eq!(self.command(&command)["event"], "set");
+    }
+
     /// Another life, from that place of the recording.
     pub(crate) fn restart(&mut self, from: u64) {
         self.command(&json!({"cmd": "restart", "from": from}));

@@ -2,18 +2,26 @@
 //!
 //! `streams` says what must be there and finds what differs; `connect` turns a configuration into a
 //! connection and an error into a word; `spool` is the bounded queue between drivers and publisher;
-//! `publisher` sends in a window, in order, again after every failure. `session` is the connection
-//! of everything else: `reader` follows streams and answers requests, `snapshots` are views on the
-//! server. `browse` looks once, for people.
+//! `publisher` sends in a window, in order, again after every failure; `desk` names lives and says
+//! how they stand, with `buckets`, `record` and `tail` to read and write what bridges share.
+//! `session` is the connection of everything else: `reader` follows streams and answers requests,
+//! `heartbeats` hears who speaks, `snapshots` are views on the server. `browse` looks once, for
+//! people.
 
 pub mod browse;
+mod buckets;
 mod connect;
+mod desk;
+mod heartbeats;
 mod publisher;
 mod reader;
+mod record;
 mod session;
 mod snapshots;
 mod spool;
+mod stored;
 pub mod streams;
+mod tail;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -21,24 +29,26 @@ use std::{
 };
 
 use kvbridge_adapters_api::{Removal, Source};
-use kvbridge_schemas::{Replica, ReplicaKey};
+use kvbridge_schemas::{Cursor, Replica, ReplicaKey};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 pub use connect::{ConnectFailure, connect};
+pub use heartbeats::hear;
 pub use reader::Unreadable;
 pub use snapshots::{Reading, records_of};
 pub use streams::{Difference, Plan, StreamReport};
 
 use self::{
+    desk::Lives,
     publisher::Publisher,
     reader::Reader,
     session::Sessions,
     snapshots::Keep,
     spool::{Queued, SpoolWriter},
 };
-use super::{Bus, BusState, Found, Standing, Writer, made_up_name, spool::Spool};
+use super::{Bus, BusState, Found, LogLife, Standing, Writer, made_up_name, spool::Spool};
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
@@ -61,6 +71,7 @@ pub struct NatsBus {
 
 struct OneStream {
     spool: Spool<Queued>,
+    lives: Lives,
     standing: watch::Receiver<Standing>,
     metrics: Arc<BusMetrics>,
 }
@@ -102,7 +113,10 @@ impl NatsBus {
         let (spool, queue) = Spool::new(self.config.spool_bytes_max);
         let (standing_tx, standing) =
             watch::channel(Standing { state: BusState::Connecting, detail: String::new() });
+        let lives = Lives::default();
         let publisher = Publisher {
+            bridge: self.bridge(),
+            lives: lives.clone(),
             config: self.config.clone(),
             wanted: self.plan.wanted(name),
             queue,
@@ -117,7 +131,7 @@ impl NatsBus {
                 error!(stream = %task, "bus thread failed");
             }
         });
-        Ok(OneStream { spool, standing, metrics })
+        Ok(OneStream { spool, lives, standing, metrics })
     }
 
     fn streams(&self) -> MutexGuard<'_, BTreeMap<String, OneStream>> {
@@ -196,15 +210,35 @@ impl Bus for NatsBus {
 
     fn writer(&self, key: &ReplicaKey) -> Option<Box<dyn Writer>> {
         let replica = ReplicaKey::parse(key.as_str()).ok()?;
-        let spool = self.streams().get(&self.plan.name_of(&replica))?.spool.clone();
+        let (spool, life) = {
+            let streams = self.streams();
+            let stream = streams.get(&self.plan.name_of(&replica))?;
+            (stream.spool.clone(), stream.lives.of(&replica))
+        };
         let subject = self.plan.subject_of(&replica);
-        Some(Box::new(SpoolWriter::new(spool, subject, self.bridge())))
+        Some(Box::new(SpoolWriter::new(spool, subject, self.bridge(), life)))
+    }
+
+    fn life(&self, replica: &Replica, content: String, at: Cursor) -> Option<Arc<LogLife>> {
+        let life = Arc::new(LogLife::new(replica.clone(), content, at));
+        self.streams().get(&self.plan.name_of(replica))?.lives.add(Arc::clone(&life));
+        Some(life)
+    }
+
+    fn forget(&self, replica: &Replica) {
+        if let Some(stream) = self.streams().get(&self.plan.name_of(replica)) {
+            stream.lives.forget(replica);
+        }
     }
 
     fn follow(&self, found: mpsc::Sender<Found>, clock: Clock, tasks: &mut Tasks) {
         let sessions = self.session(tasks);
         let reader = Arc::new(Reader::new(&self.config, sessions, clock, found));
         if self.reader.set(Arc::clone(&reader)).is_ok() {
+            let (streams, vouches) = (self.config.streams.clone(), reader.vouches.clone());
+            let sessions = reader.sessions.clone();
+            let heard = heartbeats::keep(sessions, streams, vouches, tasks.stop_token());
+            tasks.spawn("bus heartbeats", heard);
             tasks.spawn("bus reader", reader::run(reader, tasks.stop_token()));
         }
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_nats::{HeaderMap, Subject, header::NATS_MESSAGE_ID};
 use async_trait::async_trait;
 use bytes::Bytes;
-use kvbridge_schemas::{Envelope, SCHEMA_VERSION, Trust, codec};
+use kvbridge_schemas::{Cursor, Envelope, SCHEMA_VERSION, Trust, codec, subject};
 use tokio::sync::oneshot;
 
 use super::super::{
-    Full, Receipt, Stored, Writer,
+    Full, LogLife, Receipt, Stored, Writer,
     spool::{Share, Spool},
 };
 use crate::shared_log::{Covered, Outgoing, ResetCause, reset_envelope};
@@ -24,6 +24,11 @@ pub(super) struct Queued {
     pub(super) payload: Bytes,
     /// Published in its place when the server does not take messages of this size.
     pub(super) substitute: Option<Box<(HeaderMap, Bytes)>>,
+    /// The log has everything below this once it has the message.
+    pub(super) behind: Cursor,
+    pub(super) life: Option<Arc<LogLife>>,
+    /// What it is stored under.
+    pub(super) stored_as: String,
     pub(super) receipt: Option<oneshot::Sender<Stored>>,
     /// When it was queued, by the publisher's clock of milliseconds.
     pub(super) at_ms: u64,
@@ -35,13 +40,19 @@ pub(super) struct SpoolWriter {
     spool: Spool<Queued>,
     subject: Subject,
     bridge: Arc<str>,
+    life: Option<Arc<LogLife>>,
     /// Share of the message that found no room.
     refused: u32,
 }
 
 impl SpoolWriter {
-    pub(super) fn new(spool: Spool<Queued>, subject: String, bridge: Arc<str>) -> SpoolWriter {
-        SpoolWriter { spool, subject: subject.into(), bridge, refused: 0 }
+    pub(super) fn new(
+        spool: Spool<Queued>,
+        subject: String,
+        bridge: Arc<str>,
+        life: Option<Arc<LogLife>>,
+    ) -> SpoolWriter {
+        SpoolWriter { spool, subject: subject.into(), bridge, life, refused: 0 }
     }
 
     fn substitute(&self, message: &Outgoing) -> (HeaderMap, Bytes) {
@@ -82,6 +93,12 @@ impl Writer for SpoolWriter {
             headers: headers(&message.envelope, &message.id),
             payload,
             substitute,
+            behind: Cursor {
+                epoch: message.envelope.epoch,
+                next_seq: message.envelope.seq.plus(u64::from(message.envelope.span)),
+            },
+            life: self.life.clone(),
+            stored_as: subject::hint(&message.envelope.replica.key()),
             receipt: Some(stored),
             at_ms: crate::clock::Clock::unix_ms(),
             _share: share,

@@ -44,11 +44,23 @@ pub(in crate::bus::nats) fn place_of(headers: &HeaderMap) -> Option<(Epoch, Seq)
 
 /// What the body says. One that cannot be read still has a place if its headers are ours: its seq
 /// is then not missing, only its content, and recovery asks for it once more before it gives it up.
-pub(super) fn read(replica: &Replica, message: &Stored) -> (Option<Batch>, Option<Unreadable>) {
+pub(super) fn read(replica: &Replica, message: &Stored) -> Read {
     match envelope_of(replica, &message.payload) {
-        Ok(envelope) => (Some(batch(envelope, message)), None),
-        Err(why) => (message.place.map(|place| unread(place, message)), Some(why)),
+        // It covers no seq: between two batches a bridge says what it believes.
+        Ok(envelope) if envelope.span == 0 => Read::Said(Box::new(envelope)),
+        Ok(envelope) => Read::Batch(batch(envelope, message)),
+        Err(why) => Read::Not(message.place.map(|place| unread(place, message)), why),
     }
+}
+
+/// What a message is.
+pub(super) enum Read {
+    /// A batch.
+    Batch(Batch),
+    /// A bridge's word.
+    Said(Box<Envelope>),
+    /// Nothing that can be read, in this place.
+    Not(Option<Batch>, Unreadable),
 }
 
 /// The envelope that a replica's subject brought.

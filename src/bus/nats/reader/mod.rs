@@ -30,7 +30,7 @@ use tokio::sync::{Semaphore, mpsc};
 use self::{inbox::Inbox, source::LogSource};
 use super::{session::Sessions, streams::Plan};
 use crate::{
-    bus::Found,
+    bus::{Found, VouchWatch},
     clock::Clock,
     config::{NatsConfig, limits::BUS_REQUESTS},
     recovery::Tick,
@@ -48,6 +48,7 @@ pub(super) struct Reader {
     pub(super) plan: Plan,
     pub(super) sessions: Sessions,
     clock: Clock,
+    pub(super) vouches: VouchWatch,
     logs: Mutex<BTreeMap<String, Arc<Log>>>,
     found: mpsc::Sender<Found>,
     /// Subjects that were told of, or that nobody wants to be told of.
@@ -120,6 +121,7 @@ impl Reader {
             config: config.clone(),
             plan: Plan::new(&config.streams),
             sessions,
+            vouches: VouchWatch::new(clock),
             clock,
             logs: Mutex::default(),
             found,

@@ -22,7 +22,7 @@ use super::{
     Log, Reader,
     inbox::Stored,
     locate::{Handle, Located, locate},
-    message::{place, place_of, read},
+    message::{Read, place, place_of, read},
     source::{Part, WINDOW},
 };
 use crate::{
@@ -286,10 +286,15 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     async fn take(&mut self, message: &Stored) -> Result<(), Broken> {
-        let (batch, unreadable) = read(self.replica, message);
-        if let Some(why) = unreadable {
-            self.metrics.unreadable(why.as_str());
-        }
+        let batch = match read(self.replica, message) {
+            Read::Batch(batch) => Some(batch),
+            // What a bridge believed then. What it believes now is in its heartbeat.
+            Read::Said(_) => None,
+            Read::Not(batch, why) => {
+                self.metrics.unreadable(why.as_str());
+                batch
+            }
+        };
         let Some(batch) = batch.filter(|batch| batch.epoch >= Some(self.epoch)) else {
             return Ok(());
         };
