@@ -1,21 +1,25 @@
-//! A driver's end of the log: the lane, what waits for a name, and what to do when there is no
-//! room.
+//! A driver's end of the log: what its author makes, handed to the bus, and what to do when there
+//! is no room.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use kvbridge_adapters_api::Batch;
-use kvbridge_schemas::{Cursor, Envelope, Epoch, Event, Seq, Trust, TrustChange};
+use kvbridge_schemas::{Cursor, Envelope, Event, Seq, Trust};
 
-use super::{LogLife, Name, Named, Writer, unnamed::Unnamed};
+use super::{LogLife, Writer};
 use crate::{
     clock::Clock,
     config::{
         SpoolFull,
-        limits::{BUS_FILL_DEADLINE, BUS_FLUSH_DEADLINE},
+        limits::{BUS_FILL_DEADLINE, BUS_FLUSH_DEADLINE, BUS_UNNAMED_BATCHES, BUS_UNNAMED_BYTES},
     },
-    shared_log::{Lane, Outgoing},
+    shared_log::{Author, Lane, Naming, Outgoing, UnnamedLimits},
     telemetry::BusLogMetrics,
 };
+
+/// What may wait until its life has a name.
+const UNNAMED: UnnamedLimits =
+    UnnamedLimits { batches_max: BUS_UNNAMED_BATCHES, bytes_max: BUS_UNNAMED_BYTES };
 
 /// Whether a driver may go on reading its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,37 +32,14 @@ pub enum Offered {
 
 /// Writes one replica's log.
 pub struct LogWriter {
-    lane: Lane,
+    author: Author,
     writer: Box<dyn Writer>,
     full: SpoolFull,
     metrics: BusLogMetrics,
     /// Made, and not taken yet; bounded by what one input of the driver makes.
     waiting: VecDeque<Outgoing>,
-    made: Vec<Outgoing>,
     /// Where lives are named by the bus.
     life: Option<Arc<LogLife>>,
-    /// Who speaks.
-    bridge: Arc<str>,
-    turn: u64,
-    /// Recovery's number of the life, and its name on the bus.
-    named: Option<(Epoch, Epoch)>,
-    unnamed: Unnamed,
-    asked: Option<Asked>,
-    /// Where the journal did not give what it was asked for.
-    spent: Option<Seq>,
-    /// What was last said of trust.
-    said: Option<Trust>,
-}
-
-/// What the engine's journal is asked for, on behalf of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Asked {
-    next: Seq,
-    /// Where the wish ends; `None` = one batch, to compare.
-    end: Option<Seq>,
-    until_ms: u64,
-    /// The driver has not been told yet.
-    fresh: bool,
 }
 
 impl LogWriter {
@@ -70,26 +51,18 @@ impl LogWriter {
         metrics: BusLogMetrics,
     ) -> LogWriter {
         LogWriter {
-            lane,
+            author: Author::new(lane, UNNAMED, fill_ms()),
             writer,
             full,
             metrics,
             waiting: VecDeque::new(),
-            made: Vec::new(),
             life: None,
-            bridge: Arc::from(""),
-            turn: 0,
-            named: None,
-            unnamed: Unnamed::default(),
-            asked: None,
-            spent: None,
-            said: None,
         }
     }
 
     /// The same, for a bus that names lives: nothing is written before it has.
     pub fn with_life(self, life: Arc<LogLife>, bridge: Arc<str>) -> LogWriter {
-        LogWriter { life: Some(life), bridge, ..self }
+        LogWriter { life: Some(life), author: self.author.by(bridge), ..self }
     }
 
     /// The life of the log, where the bus names lives.
@@ -97,201 +70,82 @@ impl LogWriter {
         self.life.clone()
     }
 
+    /// Lets the author do something, and hands over what it made.
+    fn author(&mut self, act: impl FnOnce(&mut Author, Option<&mut Naming>)) {
+        match &self.life {
+            Some(life) => {
+                life.with(|naming| act(&mut self.author, Some(naming)));
+                life.set_waits(self.author.waits());
+            }
+            None => act(&mut self.author, None),
+        }
+        self.metrics.left_out.increment(self.author.take_left_out());
+        self.hand_over();
+    }
+
     /// The view was dropped; its life goes on.
     pub fn cleared(&mut self) {
-        self.unnamed.clear();
-        self.asked = None;
-        self.lane.cleared();
+        self.author.cleared();
     }
 
     /// A batch was applied.
     pub fn applied(&mut self, envelope: Arc<Envelope>) {
-        if let Some(life) = &self.life {
-            life.heard(&envelope, Clock::unix_ms());
-            self.take_name();
-            let left_out = self.unnamed.hold(envelope);
-            self.metrics.left_out.increment(left_out);
-            return self.write_unnamed();
-        }
-        self.write(envelope);
+        self.author(|author, life| author.applied(Clock::unix_ms(), envelope, life));
     }
 
     /// The engine was asked and still has what the view ends with.
     pub fn proven(&self) {
         if let Some(life) = &self.life {
-            life.proven(Clock::unix_ms());
-        }
-    }
-
-    fn write(&mut self, envelope: Arc<Envelope>) {
-        if self.full == SpoolFull::Resync && self.lane.is_behind() {
-            // Whatever comes is covered by the reset that is published when there is room.
-            return;
-        }
-        let envelope = match self.name_of(envelope.epoch) {
-            Some(name) if name != envelope.epoch => {
-                Arc::new(Envelope { epoch: name, ..Arc::unwrap_or_clone(envelope) })
-            }
-            _ => envelope,
-        };
-        self.lane.applied(envelope, &mut self.made);
-        self.hand_over();
-    }
-
-    /// What the bus calls a life of recovery's.
-    fn name_of(&self, local: Epoch) -> Option<Epoch> {
-        match (&self.life, self.named) {
-            (None, _) => Some(local),
-            (Some(_), Some((known, name))) if known == local => Some(name),
-            (Some(_), _) => None,
+            life.with(|naming| naming.proven(Clock::unix_ms()));
         }
     }
 
     /// Trust was taken back: said ahead of the data that follows.
     pub fn withdrawn(&mut self, trust: Trust, reason: &'static str) {
-        if let Some(life) = &self.life {
-            life.stands(trust, reason);
-            self.say(trust, reason);
-            self.hand_over();
-        }
+        self.author(|author, life| author.withdrawn(trust, reason, life));
     }
 
     /// One input of the driver is done; its view stands here.
     pub fn settled(&mut self, cursor: Cursor, trust: Trust, reason: &'static str) {
-        if let Some(life) = &self.life {
-            life.stands(trust, reason);
-            if trust > Trust::None {
-                life.stands_at(cursor);
-            }
-        }
-        self.take_name();
-        let Some(epoch) = self.name_of(cursor.epoch) else { return };
-        if self.lane.is_behind() || self.asked.is_some() {
-            return;
-        }
-        let cursor = Cursor { epoch, ..cursor };
-        self.lane.settled(cursor, trust, &mut self.made);
-        if self.life.is_some() {
-            self.say(trust, reason);
-        }
-        self.hand_over();
+        let now_ms = Clock::unix_ms();
+        self.author(|author, life| author.settled(now_ms, cursor, (trust, reason), life));
     }
 
-    fn say(&mut self, trust: Trust, reason: &str) {
-        // A name without a message yet is not a log that anybody could misread.
-        if self.named.is_some() && self.said.unwrap_or_default() != trust {
-            let (reason, bridge) = (reason.to_owned(), self.bridge.to_string());
-            self.lane.says(TrustChange { trust, reason, bridge }, &mut self.made);
-            self.said = Some(trust);
-        }
-    }
-
-    // === names ===
-
-    fn take_name(&mut self) {
-        let Some((turn, name)) = self.life.as_ref().and_then(|life| life.name_since(self.turn))
-        else {
-            return;
-        };
-        self.turn = turn;
-        self.asked = None;
-        match name {
-            Name::Undecided | Name::Silent(_) => self.named = None,
-            Name::Asking(seq) => {
-                self.named = None;
-                self.ask(seq, None);
-            }
-            Name::Named(named) => self.go_on(named),
-        }
-    }
-
-    /// The log goes on where it ends: what it lacks is asked of the journal, the rest was kept.
-    fn go_on(&mut self, named: Named) {
-        let Named { local, log, missing } = named;
-        self.named = Some((local, log.epoch));
-        (self.said, self.spent) = (None, None);
-        self.lane.go_on(log, missing);
-        self.unnamed.retain(local);
-        self.write_unnamed();
-    }
-
-    /// What the log lacks before `first`, if our view has all of it and it was not asked yet.
-    fn lacks(&self, first: Seq) -> Option<Seq> {
-        let next = self.lane.log()?.next_seq;
-        let asked = self.spent == Some(next) || self.lane.is_behind();
-        let proven = || self.life.as_ref().is_some_and(|life| life.has_all(next, first));
-        (next < first && !asked && proven()).then_some(next)
-    }
-
-    fn ask(&mut self, next: Seq, end: Option<Seq>) {
-        let deadline = u64::try_from(BUS_FILL_DEADLINE.as_millis()).unwrap_or(u64::MAX);
-        let until_ms = Clock::unix_ms().saturating_add(deadline);
-        self.asked = Some(Asked { next, end, until_ms, fresh: true });
-    }
-
-    /// What the engine's journal shall be asked for, once.
-    pub fn wish(&mut self) -> Option<Seq> {
-        let asked = self.asked.as_mut().filter(|asked| asked.fresh)?;
-        asked.fresh = false;
-        Some(asked.next)
+    /// What the engine's journal shall be asked for, once, by a view that stands.
+    pub fn wish(&mut self, stands: bool) -> Option<Seq> {
+        self.author.wish(Clock::unix_ms(), stands)
     }
 
     /// Whether a replayed batch is what the log wishes for.
     pub fn wants(&self, batch: &Batch) -> bool {
-        self.asked.is_some_and(|asked| asked.next == batch.seq)
+        self.author.wants(batch)
     }
 
     /// A replayed batch that was wished for.
     pub fn answered(&mut self, envelope: Arc<Envelope>) {
-        let (Some(asked), Some(life)) = (&mut self.asked, &self.life) else { return };
-        let Some(end) = asked.end else {
-            self.asked = None;
-            return life.journal(Some((envelope.seq, envelope.digest)));
-        };
-        if !life.is_ours(envelope.seq, envelope.digest) {
-            return;
-        }
-        asked.next = envelope.seq.plus(1);
-        if asked.next >= end {
-            self.asked = None;
-        }
-        self.write(envelope);
-        if self.asked.is_none() {
-            self.write_unnamed();
-        }
+        self.with_naming(|author, naming| author.answered(Clock::unix_ms(), envelope, naming));
     }
 
     /// The journal's time is over: what it did not give is lost.
     fn give_up(&mut self) {
-        match self.asked.take() {
-            Some(Asked { end: None, .. }) => {
-                if let Some(life) = &self.life {
-                    life.journal(None);
-                }
-            }
-            Some(Asked { next, .. }) => {
-                self.spent = Some(next);
-                self.write_unnamed();
-            }
-            None => (),
-        }
+        self.with_naming(|author, naming| author.give_up(Clock::unix_ms(), naming));
     }
 
-    fn write_unnamed(&mut self) {
-        while let Some((epoch, first)) = self.unnamed.first() {
-            if self.asked.is_some() || self.name_of(epoch).is_none() {
-                break;
+    fn take_name(&mut self) {
+        self.with_naming(|author, naming| {
+            let now_ms = Clock::unix_ms();
+            author.take_name(now_ms, naming);
+            author.write_unnamed(now_ms, naming);
+        });
+    }
+
+    /// As [`LogWriter::author`], for what only happens where lives have names.
+    fn with_naming(&mut self, act: impl FnOnce(&mut Author, &mut Naming)) {
+        self.author(|author, life| {
+            if let Some(life) = life {
+                act(author, life);
             }
-            if let Some(next) = self.lacks(first) {
-                self.ask(next, Some(first));
-                break;
-            }
-            let Some(envelope) = self.unnamed.pop() else { break };
-            self.write(envelope);
-        }
-        if let Some(life) = &self.life {
-            life.set_waits(self.unnamed.first().is_some());
-        }
+        });
     }
 
     /// At the end: until nothing waits for a name any more, or the bus cannot be reached.
@@ -299,18 +153,16 @@ impl LogWriter {
         let Some(life) = self.life.clone() else { return };
         let deadline = tokio::time::sleep(BUS_FLUSH_DEADLINE);
         tokio::pin!(deadline);
-        while !self.waiting.is_empty() || (self.unnamed.first().is_some() && !life.is_away()) {
+        while !self.waiting.is_empty() || (self.author.waits() && !life.is_away()) {
             tokio::select! {
                 () = &mut deadline => break,
                 () = self.writer.room(), if !self.waiting.is_empty() => (),
                 () = life.told() => (),
-                () = until(self.asked) => self.give_up(),
+                () = until(self.author.asked_until_ms()) => self.give_up(),
             }
             self.take_name();
-            self.write_unnamed();
-            self.hand_over();
         }
-        self.unnamed.clear();
+        self.author.forget();
         life.set_waits(false);
     }
 
@@ -320,7 +172,7 @@ impl LogWriter {
     pub fn wants_room(&self, trust: Trust) -> bool {
         // A log that is behind is continued with a reset, and that needs a view that stands.
         !self.waiting.is_empty()
-            || (self.lane.is_behind() && trust > Trust::None)
+            || (self.author.is_behind() && trust > Trust::None)
             || self.life.is_some()
     }
 
@@ -333,30 +185,25 @@ impl LogWriter {
     /// is compared batch by batch, and the source must be read for that.
     fn is_stuck(&self) -> bool {
         let away = self.life.as_ref().is_some_and(|life| life.is_away());
-        self.full == SpoolFull::Block && away && self.named.is_none() && self.unnamed.is_full()
+        self.full == SpoolFull::Block && away && self.author.is_full()
     }
 
     /// Waits until there is room or a name, and writes what waits. Cancel-safe.
     pub async fn room(&mut self, cursor: Cursor, trust: Trust, reason: &'static str) -> Offered {
-        let wanted = !self.waiting.is_empty() || (self.lane.is_behind() && trust > Trust::None);
+        let wanted = !self.waiting.is_empty() || (self.author.is_behind() && trust > Trust::None);
         tokio::select! {
             () = self.writer.room(), if wanted => (),
             () = told(self.life.as_deref()) => (),
-            () = until(self.asked) => self.give_up(),
+            () = until(self.author.asked_until_ms()) => self.give_up(),
         }
         self.take_name();
-        if let Some(epoch) = self.name_of(cursor.epoch)
-            && self.lane.is_behind()
-        {
-            self.lane.settled(Cursor { epoch, ..cursor }, trust, &mut self.made);
-        }
-        self.hand_over();
+        self.author(|author, life| author.catch_up(cursor, trust, life.is_some()));
         self.settled(cursor, trust, reason);
         if self.is_blocked() { Offered::Blocked } else { Offered::Taken }
     }
 
     fn hand_over(&mut self) {
-        self.waiting.extend(self.made.drain(..));
+        self.waiting.extend(self.author.made());
         while let Some(message) = self.waiting.front() {
             if self.writer.publish(message).is_ok() {
                 if matches!(message.envelope.events.first(), Some(Event::Reset(_))) {
@@ -367,11 +214,15 @@ impl LogWriter {
             }
             if self.full == SpoolFull::Resync {
                 self.metrics.left_out.increment(1);
-                self.lane.left_out(self.waiting.drain(..));
+                self.author.left_out(self.waiting.drain(..));
             }
             return;
         }
     }
+}
+
+fn fill_ms() -> u64 {
+    u64::try_from(BUS_FILL_DEADLINE.as_millis()).unwrap_or(u64::MAX)
 }
 
 async fn told(life: Option<&LogLife>) {
@@ -381,10 +232,10 @@ async fn told(life: Option<&LogLife>) {
     }
 }
 
-async fn until(asked: Option<Asked>) {
-    match asked {
-        Some(asked) => {
-            let left = asked.until_ms.saturating_sub(Clock::unix_ms());
+async fn until(at_ms: Option<u64>) {
+    match at_ms {
+        Some(at_ms) => {
+            let left = at_ms.saturating_sub(Clock::unix_ms());
             tokio::time::sleep(Duration::from_millis(left)).await;
         }
         None => std::future::pending().await,

@@ -16,7 +16,6 @@ mod life;
 mod log;
 pub mod nats;
 mod spool;
-mod unnamed;
 mod vouch;
 pub mod zmq;
 
@@ -42,7 +41,7 @@ use crate::{
 };
 
 pub use embedded::Embedded;
-pub use life::{LogLife, Name, Named};
+pub use life::LogLife;
 pub use log::{LogWriter, Offered};
 pub use nats::NatsBus;
 pub use vouch::VouchWatch;

@@ -65,7 +65,7 @@ impl VouchWatch {
         let at = Cursor { epoch: envelope.epoch, next_seq: envelope.seq };
         let now_ms = self.clock.now().0;
         if let Some(watched) = self.replicas().get_mut(&envelope.replica.key()) {
-            watched.vouches.said(&said.bridge, at, said.trust);
+            watched.vouches.said(now_ms, &said.bridge, at, said.trust);
             watched.tell(now_ms);
         }
         true

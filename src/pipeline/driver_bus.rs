@@ -13,6 +13,7 @@ use crate::{
     bus::{LogWriter, Offered},
     config::limits::BUS_BLOCKED_MAX,
     recovery::{Fact, Input, TrustReason},
+    shared_log::events_of,
 };
 
 /// The reason shown while a full bus holds the driver up.
@@ -45,7 +46,7 @@ impl Driver {
             ts: batch.ts,
             engine: Engine { kind: self.engine.clone(), format: batch.format.to_owned() },
             hash: batch.hash,
-            events: batch.events,
+            events: events_of(batch.events, batch.loss),
         }
     }
 
@@ -102,7 +103,8 @@ impl Driver {
 
     /// What the engine is asked on behalf of the log.
     pub(super) fn wish(&mut self) -> Option<Input> {
-        let seq = self.log.as_mut().and_then(LogWriter::wish)?;
+        let stands = self.told.0.device > Trust::None;
+        let seq = self.log.as_mut().and_then(|log| log.wish(stands))?;
         Some(Input::LookFrom(seq))
     }
 

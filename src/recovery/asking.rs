@@ -73,9 +73,11 @@ impl Recovery {
 
     /// A look at a settled engine that begins further back than it would by itself.
     pub(super) fn look_from(&mut self, cx: &mut Cx<'_>, seq: Seq) {
-        if !self.can_replay() || !self.settled() {
+        if !self.can_replay() || !matches!(self.phase, Phase::Live(_) | Phase::Partial(_)) {
             return;
         }
+        // A look that is under way begins too late.
+        self.cancel(cx);
         self.look_from = Some(seq);
         let asking = Probe::Open(Asking::due(self.pace.next(cx.now), true));
         match &mut self.phase {

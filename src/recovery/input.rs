@@ -40,6 +40,8 @@ pub enum Input {
 pub enum Finding {
     /// A removal of a block that is not there: a store was missed or the engine miscounts.
     CountBelowZero,
+    /// The same in another tier than the device's.
+    HostCountBelowZero,
     /// Too many blocks wait for their parents; the newest cannot be reached by a prefix any more.
     ParkingOverflow,
 }

@@ -5,6 +5,7 @@ use kvbridge_schemas::Seq;
 
 use super::{
     Cx, Fact, Recovery, Tick,
+    arrival::is_reset,
     phase::{Asking, Phase},
     standing::Lineage,
 };
@@ -78,7 +79,10 @@ impl Recovery {
         self.stand_before(batch.next_seq());
         let last = batch.next_seq().minus(1);
         self.audit_from = last;
-        self.ring.push(last, batch.digest, self.settings.limits.digest_ring);
+        // A reset has no bytes: of two bridges one may publish the batch that the other covered.
+        if !is_reset(batch) {
+            self.ring.push(last, batch.digest, self.settings.limits.digest_ring);
+        }
     }
 
     /// The open answer goes on, for a view that was cleared in the middle of it.

@@ -100,13 +100,19 @@ impl Recovery {
     /// What the view found while it folded a batch.
     pub(super) fn finding(&mut self, cx: &mut Cx<'_>, finding: Finding) {
         let (fact, reason) = match finding {
-            Finding::CountBelowZero => (Fact::Anomaly, TrustReason::Anomaly),
+            Finding::CountBelowZero | Finding::HostCountBelowZero => {
+                (Fact::Anomaly, TrustReason::Anomaly)
+            }
             Finding::ParkingOverflow => (Fact::ParkingOverflow, TrustReason::ParkingOverflow),
         };
-        // A view that began late is told of removals of blocks it never knew: that is no
-        // contradiction.
-        let legal =
-            finding == Finding::CountBelowZero && !matches!(self.lineage, Lineage::Proven(_));
+        // A view that began late is told of removals of blocks it never knew, and so is a tier that
+        // a flush did not cover: that is no contradiction.
+        let known = |tier| matches!(&self.lineage, Lineage::Proven(scope) if scope.contains(&tier));
+        let legal = match finding {
+            Finding::CountBelowZero => !known(Tier::Device),
+            Finding::HostCountBelowZero => !known(Tier::Host),
+            Finding::ParkingOverflow => false,
+        };
         if !legal {
             cx.record(fact);
             self.cap.stores.get_or_insert(reason);

@@ -16,6 +16,11 @@ pub(super) struct Vouched {
     said: Option<Upstream>,
     /// The view was once as far as they said within this life: it is not merely the beginning.
     reached: bool,
+    /// What they believe of a place that we have passed: it caps what we may.
+    granted: Trust,
+    /// They believe more from this place on. What lies before it may be what they could not
+    /// believe, so a view that is still there may not either.
+    rise: Option<(Seq, Trust)>,
     /// They are further than we are, since then.
     behind: Option<(Seq, Tick)>,
     /// No view is fetched anew before.
@@ -26,7 +31,22 @@ impl Vouched {
     /// The view starts over, or its stream broke: what was reached says nothing any more.
     pub(super) fn start_over(&mut self) {
         self.reached = false;
+        self.granted = Trust::None;
+        self.rise = None;
         self.behind = None;
+    }
+
+    /// Lower counts at once, more when we stand where they stood.
+    fn hear(&mut self, (theirs, trust): (Seq, Trust), ours: Option<Seq>) {
+        if trust <= self.granted {
+            (self.granted, self.rise) = (trust, None);
+            return;
+        }
+        let rise = self.rise.filter(|(_, before)| *before == trust).unwrap_or((theirs, trust));
+        self.rise = Some(rise);
+        if ours.is_some_and(|ours| ours >= rise.0) {
+            (self.granted, self.rise) = (trust, None);
+        }
     }
 }
 
@@ -44,14 +64,17 @@ impl Recovery {
     /// After every step: compares how far we are, and goes for a better view if there is one.
     pub(super) fn follow_vouch(&mut self, cx: &mut Cx<'_>) {
         let Some((theirs, trust)) = self.vouch() else {
+            (self.vouched.granted, self.vouched.rise) = (Trust::None, None);
             self.vouched.behind = None;
             return;
         };
-        if !self.settled() || !self.anchored() {
+        let stands = self.settled() && self.anchored();
+        let ours = self.cursor.next_seq;
+        self.vouched.hear((theirs, trust), stands.then_some(ours));
+        if !stands {
             self.vouched.behind = None;
             return;
         }
-        let ours = self.cursor.next_seq;
         self.vouched.reached |= ours >= theirs;
         if self.vouched.behind.is_some_and(|(target, _)| ours >= target) {
             self.vouched.behind = None;
@@ -89,13 +112,13 @@ impl Recovery {
         if self.vouched.said.is_none() {
             return (own, reason);
         }
-        let Some((_, trust)) = self.vouch() else {
+        if self.vouch().is_none() {
             return (TierTrust::default(), TrustReason::BridgeSilent);
-        };
+        }
         if !self.vouched.reached {
             return (TierTrust::default(), TrustReason::CatchingUp);
         }
-        let capped = own.min(TierTrust::all(trust));
+        let capped = own.min(TierTrust::all(self.vouched.granted));
         if capped == own { (own, reason) } else { (capped, TrustReason::Upstream) }
     }
 

@@ -1,5 +1,8 @@
 //! PURE. What makes a log safe that bridges write and many read: decisions as data, no bus inside.
 //!
+//! - [`Author`]: what a bridge writes, and when; [`Naming`]: what it knows of the life it writes.
+//! - [`Window`]: what a writer has sent and not been told is stored.
+//! - [`Follower`]: what a reader of the log knows, and where it reads on.
 //! - [`lane`](Lane): what one replica's log holds, and what must be written next so that it has no
 //!   hole.
 //! - [`TailReader`]: the end of a log, out of its newest messages.
@@ -10,21 +13,33 @@
 //! - [`pointer`](Pointer): which of several stored snapshots readers are sent to.
 //! - [`stretch`](Stretch): which seqs of a stretch came back, which did not, and why.
 
+mod author;
+mod content;
+mod follower;
 mod lane;
 pub mod lives;
+mod naming;
 mod pointer;
 mod positions;
 mod reorder;
 mod stretch;
 mod tail;
+mod unnamed;
 mod vouch;
+mod window;
 
+pub use author::Author;
+pub use content::{FORMAT, batch_of, events_of};
+pub use follower::{Follower, Joined, Known, LogEnds, Search, log_capabilities};
 #[cfg(feature = "shell")]
 pub(crate) use lane::{Covered, reset_envelope};
 pub use lane::{DIGESTS_KEPT, Lane, LogTail, Outgoing, ResetCause};
+pub use naming::{Called, Name, Named, Naming, called};
 pub use pointer::{Pointer, PointerFault};
 pub use positions::{Positions, Start};
 pub use reorder::{Place, Reorder, ReorderLimits};
 pub use stretch::{Missing, Part, Stretch, Why};
 pub use tail::TailReader;
+pub use unnamed::UnnamedLimits;
 pub use vouch::Vouches;
+pub use window::Window;

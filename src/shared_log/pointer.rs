@@ -6,7 +6,9 @@
 
 use std::fmt;
 
-use kvbridge_schemas::{BusSeq, EngineKind, Epoch, Replica, ReplicaKey, Seq, Trust};
+use kvbridge_schemas::{BusSeq, Cursor, EngineKind, Epoch, Replica, ReplicaKey, Seq, Trust};
+
+use super::{LogEnds, Start};
 
 /// Version of the text.
 const VERSION: &str = "1";
@@ -68,6 +70,20 @@ impl Pointer {
             return worth(self) > worth(other);
         }
         (self.created, self.bus_seq) > (other.created, other.bus_seq)
+    }
+
+    /// Whether everything that came behind it is still on the log, of whose newest life it is.
+    pub fn leads_on(&self, ends: LogEnds, life: Option<Epoch>) -> bool {
+        self.created == ends.created
+            && self.bus_seq.0.saturating_add(1) >= ends.first.0
+            && life.is_none_or(|life| self.epoch >= life)
+    }
+
+    /// Where the log goes on behind it. A log may be out of order by `slack` messages.
+    pub fn start(&self, slack: u64) -> Start {
+        let at = self.bus_seq.0.saturating_add(1);
+        let cursor = Cursor { epoch: self.epoch, next_seq: self.resume_seq };
+        Start { from: BusSeq(at.saturating_sub(slack)), proven_from: BusSeq(at), cursor }
     }
 
     /// Reads the text of [`Pointer`]'s `Display` back.

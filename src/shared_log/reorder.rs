@@ -11,7 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use kvbridge_schemas::{Epoch, Seq};
+use kvbridge_adapters_api::Batch;
+use kvbridge_schemas::{Epoch, Event, Seq};
 
 use crate::recovery::Tick;
 
@@ -42,6 +43,17 @@ pub struct Place {
 }
 
 impl Place {
+    /// Where a batch that was read from a log stands.
+    pub fn of(batch: &Batch) -> Place {
+        Place {
+            epoch: batch.epoch.unwrap_or_default(),
+            seq: batch.seq,
+            span: batch.span,
+            is_reset: batch.events.iter().any(|event| matches!(event, Event::Reset(_))),
+            bytes: batch.bytes,
+        }
+    }
+
     fn end(&self) -> Seq {
         self.seq.plus(u64::from(self.span))
     }

@@ -27,6 +27,20 @@ struct Vouch {
     said_at: u64,
     /// By ours.
     heard_at_ms: u64,
+    /// What the log itself said last, from where on, and when we came to it.
+    in_log: Option<(Cursor, Trust, u64)>,
+}
+
+impl Vouch {
+    /// A heartbeat that was on its way when the log said less says nothing of it. One that is still
+    /// on its way after its time to live is none.
+    fn no_more_than_the_log(&mut self, now_ms: u64, ttl_ms: u64) {
+        let word = self.in_log.filter(|(_, _, at_ms)| now_ms < at_ms.saturating_add(ttl_ms));
+        self.in_log = word.filter(|(at, _, _)| self.cursor <= *at);
+        if let Some((_, trust, _)) = self.in_log {
+            self.trust = self.trust.min(trust);
+        }
+    }
 }
 
 impl Vouches {
@@ -42,7 +56,14 @@ impl Vouches {
             return;
         }
         let cursor = Cursor { epoch: status.epoch, next_seq: status.next_seq };
-        let vouch = Vouch { cursor, trust: status.trust, said_at: status.at, heard_at_ms: now_ms };
+        let mut vouch = Vouch {
+            cursor,
+            trust: status.trust,
+            said_at: status.at,
+            heard_at_ms: now_ms,
+            in_log: before.and_then(|before| before.in_log),
+        };
+        vouch.no_more_than_the_log(now_ms, self.ttl_ms);
         if before.is_none() && self.by_bridge.len() >= BRIDGES_MAX {
             let oldest = self.by_bridge.iter().min_by_key(|(_, vouch)| vouch.heard_at_ms);
             if let Some(oldest) = oldest.map(|(bridge, _)| bridge.clone()) {
@@ -54,12 +75,13 @@ impl Vouches {
 
     /// The log itself says what a bridge believes from `at` on. It may be old news, read late: it
     /// is no sign of life, and changes nothing that a later heartbeat said.
-    pub fn said(&mut self, bridge: &str, at: Cursor, trust: Trust) {
+    pub fn said(&mut self, now_ms: u64, bridge: &str, at: Cursor, trust: Trust) {
         if let Some(vouch) = self.by_bridge.get_mut(bridge)
             && at >= vouch.cursor
         {
-            vouch.trust = trust;
+            vouch.trust = vouch.trust.min(trust);
             vouch.cursor = at;
+            vouch.in_log = Some((at, trust, now_ms));
         }
     }
 
@@ -145,15 +167,23 @@ mod tests {
         let mut vouches = Vouches::new(5_000);
         vouches.heard(0, &status("a", 1, 10, Trust::Exact, 1));
         let at = |next_seq| Cursor { epoch: Epoch(1), next_seq: Seq(next_seq) };
-        vouches.said("a", at(12), Trust::None);
+        vouches.said(1, "a", at(12), Trust::None);
         assert_eq!(best(&vouches, 1), Some((1, 12, Trust::None)));
+        // Said before the log's word, and on its way for longer.
+        vouches.heard(2, &status("a", 1, 12, Trust::Exact, 2));
+        assert_eq!(best(&vouches, 2), Some((1, 12, Trust::None)));
         // Read late: the heartbeat is newer.
-        vouches.heard(2, &status("a", 1, 20, Trust::Exact, 2));
-        vouches.said("a", at(15), Trust::None);
-        assert_eq!(best(&vouches, 2), Some((1, 20, Trust::Exact)));
+        vouches.heard(3, &status("a", 1, 20, Trust::Exact, 3));
+        vouches.said(3, "a", at(15), Trust::None);
+        assert_eq!(best(&vouches, 3), Some((1, 20, Trust::Exact)));
+        vouches.said(4, "a", at(20), Trust::None);
+        vouches.heard(5_003, &status("a", 1, 20, Trust::Exact, 4));
+        assert_eq!(best(&vouches, 5_003), Some((1, 20, Trust::None)));
+        vouches.heard(5_004, &status("a", 1, 20, Trust::Exact, 5));
+        assert_eq!(best(&vouches, 5_004), Some((1, 20, Trust::Exact)), "the word was missed");
         // Who has not been heard is not made alive.
-        vouches.said("z", at(90), Trust::Exact);
-        assert_eq!(best(&vouches, 6_000), None);
+        vouches.said(9_000, "z", at(90), Trust::Exact);
+        assert_eq!(best(&vouches, 11_000), None);
     }
 
     #[test]

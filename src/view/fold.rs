@@ -119,7 +119,12 @@ impl View {
     fn miss(&self, tier: &Tier, out: &mut Output<'_>) {
         let expected = tier.is_hint() || (*tier == Tier::Host && self.host_is_hint());
         if !expected {
-            out.findings.insert(Finding::CountBelowZero);
+            out.findings.insert(match tier {
+                Tier::Device => Finding::CountBelowZero,
+                Tier::Host | Tier::Disk | Tier::External | Tier::Other(_) => {
+                    Finding::HostCountBelowZero
+                }
+            });
         }
     }
 

@@ -11,7 +11,7 @@ use async_nats::jetstream::{
     kv::{CreateErrorKind, Operation, Store, UpdateErrorKind},
 };
 use futures::TryStreamExt;
-use kvbridge_schemas::{Cursor, Epoch, Replica, ReplicaKey, Seq, codec, subject};
+use kvbridge_schemas::{Epoch, Replica, ReplicaKey, codec, subject};
 use tracing::{info, warn};
 
 use super::{
@@ -20,10 +20,13 @@ use super::{
     record, tail,
 };
 use crate::{
-    bus::{BusState, LogLife, Name, Named},
+    bus::{BusState, LogLife},
     clock::Clock,
     config::{NatsConfig, limits::BUS_STATUS_EVERY},
-    shared_log::lives::{self, Question, Record, Silence, Verdict},
+    shared_log::{
+        Called, Name, Named, called,
+        lives::{self, Question, Record, Silence, Verdict},
+    },
 };
 
 /// Between two looks at lives without a name.
@@ -255,64 +258,21 @@ impl<'a> Desk<'a> {
             question.others = self.others_speak(key).await?;
             verdict = lives::decide(&question);
         }
-        let Some(called) = self.called(verdict, &name, (key, revision, local), &question).await?
+        let Some(Called { write, name: called }) = called(verdict, &name, &question, self.bridge)
         else {
             return Ok(());
         };
+        if let Some(record) = write
+            && !self.write(key, revision, &record).await?
+        {
+            // Somebody else was first: compared at the next look.
+            return Ok(());
+        }
         if called != name {
             say(key, local, &called);
         }
         life.call(local, called);
         Ok(())
-    }
-
-    /// What follows from a verdict; `None` = nothing changes, or somebody else was first.
-    async fn called(
-        &self,
-        verdict: Verdict,
-        name: &Name,
-        (key, revision, local): (&ReplicaKey, u64, Epoch),
-        question: &Question<'_>,
-    ) -> Result<Option<Name>, String> {
-        Ok(Some(match verdict {
-            Verdict::Adopt(epoch) if name.epoch() == Some(epoch) => return Ok(None),
-            Verdict::Adopt(epoch) => {
-                let at = Place { key, revision, epoch };
-                if !self.keep(at, question).await? {
-                    return Ok(None);
-                }
-                let (log, missing) = lives::resume(epoch, question.record, question.tail);
-                Name::Named(Named { local, log, missing })
-            }
-            Verdict::Mint(epoch) => {
-                let record = lives::record(
-                    question.record,
-                    question.own,
-                    epoch,
-                    question.content,
-                    self.bridge,
-                );
-                if !self.write(key, revision, &record).await? {
-                    // Somebody else was first: compared at the next look.
-                    return Ok(None);
-                }
-                let log = Cursor { epoch, next_seq: Seq(0) };
-                Name::Named(Named { local, log, missing: Vec::new() })
-            }
-            Verdict::AskJournal(seq) => Name::Asking(seq),
-            Verdict::Wait(silence) => Name::Silent(silence),
-        }))
-    }
-
-    /// A life that only the log tells of is put on record again.
-    async fn keep(&self, at: Place<'_>, question: &Question<'_>) -> Result<bool, String> {
-        let recorded = question.record.is_some_and(|record| record.life.epoch == at.epoch);
-        if recorded {
-            return Ok(true);
-        }
-        let record =
-            lives::record(question.record, question.own, at.epoch, question.content, self.bridge);
-        self.write(at.key, at.revision, &record).await
     }
 
     /// Whether it is written; not if somebody else has written meanwhile.
@@ -344,13 +304,6 @@ impl<'a> Desk<'a> {
         let prefix = format!("{key}.");
         Ok(keys.iter().filter_map(|key| key.strip_prefix(&prefix)).any(|it| it != self.bridge))
     }
-}
-
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    key: &'a ReplicaKey,
-    revision: u64,
-    epoch: Epoch,
 }
 
 fn say(key: &ReplicaKey, local: Epoch, name: &Name) {

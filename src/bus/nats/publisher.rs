@@ -43,6 +43,7 @@ use crate::{
         NatsConfig,
         limits::{BUS_FLUSH_DEADLINE, BUS_WINDOW},
     },
+    shared_log::Window,
     telemetry::BusMetrics,
 };
 
@@ -71,14 +72,11 @@ enum Ended {
     Lost { state: BusState, detail: String },
 }
 
-/// What has no ack yet, oldest first.
-#[derive(Default)]
-pub(super) struct Window {
-    pub(super) messages: VecDeque<Queued>,
+/// What has no ack yet, with the connection's side of it.
+pub(super) struct Pending {
+    pub(super) window: Window<Queued>,
     /// Acks under way, for the first so many messages.
     acks: VecDeque<Ack>,
-    /// How many may be under way: one after a failure, until an ack came.
-    width: usize,
     failures: u32,
     /// Since when nothing reaches the server.
     pub(super) lost_at_ms: Option<u64>,
@@ -86,23 +84,37 @@ pub(super) struct Window {
     payload_max: usize,
 }
 
+impl Pending {
+    fn new() -> Pending {
+        let window = Window::new(BUS_WINDOW);
+        let (acks, failures, lost_at_ms, payload_max) = (VecDeque::new(), 0, None, 0);
+        Pending { window, acks, failures, lost_at_ms, payload_max }
+    }
+
+    /// Whatever is under way counts as lost.
+    fn go_back(&mut self) {
+        self.acks.clear();
+        self.window.failed();
+    }
+}
+
 impl Publisher {
     /// Until stopped, and then until the spool is empty or its time is over.
     pub(super) fn run(mut self, stop: &CancellationToken) {
-        let mut window = Window::default();
+        let mut pending = Pending::new();
         let mut wait = self.config.reconnect.0;
         loop {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => return error!(%error, "bus runtime"),
             };
-            let ended = runtime.block_on(self.session(&mut window, stop));
-            window.acks.clear();
+            let ended = runtime.block_on(self.session(&mut pending, stop));
+            pending.go_back();
             self.lives.set_away(true);
-            window.lost_at_ms.get_or_insert_with(Clock::unix_ms);
+            pending.lost_at_ms.get_or_insert_with(Clock::unix_ms);
             let Ended::Lost { state, detail } = ended else {
                 runtime.shutdown_background();
-                return self.report_rest(&window);
+                return self.report_rest(&pending);
             };
             if self.standing.borrow().state == BusState::Ready {
                 wait = self.config.reconnect.0;
@@ -123,26 +135,25 @@ impl Publisher {
             });
             runtime.shutdown_background();
             if stop.is_cancelled() {
-                return self.report_rest(&window);
+                return self.report_rest(&pending);
             }
         }
     }
 
-    async fn session(&mut self, window: &mut Window, stop: &CancellationToken) -> Ended {
+    async fn session(&mut self, pending: &mut Pending, stop: &CancellationToken) -> Ended {
         let lost = CancellationToken::new();
         let connected = tokio::select! {
-            () = self.idle_stop(window.messages.is_empty(), stop) => return Ended::Stopped,
-            connected = self.open(&lost, window) => connected,
+            () = self.idle_stop(pending.window.is_empty(), stop) => return Ended::Stopped,
+            connected = self.open(&lost, pending) => connected,
         };
         let context = match connected {
             Ok(context) => context,
             Err(ended) => return ended,
         };
-        if let Err(detail) = self.take_stored(&context, window).await {
+        if let Err(detail) = self.take_stored(&context, pending).await {
             return Ended::Lost { state: BusState::NoStream, detail };
         }
-        window.width = 1;
-        window.failures = 0;
+        pending.failures = 0;
         self.stand(BusState::Ready, String::new());
         let (lives, bridge) = (self.lives.clone(), Arc::clone(&self.bridge));
         let at = (&lives, &*bridge, self.wanted.name.as_str());
@@ -161,7 +172,7 @@ impl Publisher {
                 detail: "the connection was lost".to_owned(),
             },
             DeskFailure { state, detail } = Box::pin(desk.work()) => Ended::Lost { state, detail },
-            ended = self.publish(&context, window, stop) => ended,
+            ended = self.publish(&context, pending, stop) => ended,
         }
     }
 
@@ -173,7 +184,11 @@ impl Publisher {
         }
     }
 
-    async fn open(&self, lost: &CancellationToken, window: &mut Window) -> Result<Context, Ended> {
+    async fn open(
+        &self,
+        lost: &CancellationToken,
+        pending: &mut Pending,
+    ) -> Result<Context, Ended> {
         let seen = lost.clone();
         let options = ConnectOptions::new().event_callback(move |event| {
             let seen = seen.clone();
@@ -188,10 +203,12 @@ impl Publisher {
         let client = connect(&self.config, options).await.map_err(|failure: ConnectFailure| {
             Ended::Lost { state: failure.state(), detail: failure.to_string() }
         })?;
-        window.payload_max = client.server_info().max_payload;
-        if window.payload_max < PAYLOAD_SAFE {
-            let detail =
-                format!("max_payload of the server is {}, need {PAYLOAD_SAFE}", window.payload_max);
+        pending.payload_max = client.server_info().max_payload;
+        if pending.payload_max < PAYLOAD_SAFE {
+            let detail = format!(
+                "max_payload of the server is {}, need {PAYLOAD_SAFE}",
+                pending.payload_max
+            );
             return Err(Ended::Lost { state: BusState::SettingsDiffer, detail });
         }
         let context = jetstream(client);
@@ -213,33 +230,33 @@ impl Publisher {
     async fn publish(
         &mut self,
         context: &Context,
-        window: &mut Window,
+        pending: &mut Pending,
         stop: &CancellationToken,
     ) -> Ended {
         loop {
-            while window.messages.len() < BUS_WINDOW
+            while !pending.window.is_full()
                 && let Ok(queued) = self.queue.try_recv()
             {
-                window.messages.push_back(queued);
+                pending.window.push(queued);
             }
-            if let Err(error) = self.send(context, window).await {
+            if let Err(error) = self.send(context, pending).await {
                 return Ended::Lost { state: BusState::Away, detail: error };
             }
-            self.metrics.waiting(window.messages.len().saturating_add(self.queue.len()));
-            let room = window.messages.len() < BUS_WINDOW;
-            if let Some(ack) = window.acks.front_mut() {
+            self.metrics.waiting(pending.window.len().saturating_add(self.queue.len()));
+            let room = !pending.window.is_full() && pending.window.is_open();
+            if let Some(ack) = pending.acks.front_mut() {
                 tokio::select! {
                     acked = ack => {
-                        window.acks.pop_front();
+                        pending.acks.pop_front();
                         match acked {
-                            Ok(ack) => self.acked(window, &ack),
-                            Err(error) => if let Some(ended) = self.failed(window, &error).await {
+                            Ok(ack) => self.acked(pending, &ack),
+                            Err(error) => if let Some(ended) = self.failed(pending, &error).await {
                                 return ended;
                             },
                         }
                     }
-                    Some(queued) = self.queue.recv(), if room && window.width > 1 => {
-                        window.messages.push_back(queued);
+                    Some(queued) = self.queue.recv(), if room => {
+                        pending.window.push(queued);
                     }
                 }
                 continue;
@@ -249,7 +266,7 @@ impl Publisher {
             }
             tokio::select! {
                 queued = self.queue.recv() => match queued {
-                    Some(queued) => window.messages.push_back(queued),
+                    Some(queued) => pending.window.push(queued),
                     None => return Ended::Stopped,
                 },
                 // Drivers stop on the same signal and may still write.
@@ -259,17 +276,19 @@ impl Publisher {
     }
 
     /// Sends what is not under way, as far as the window allows.
-    async fn send(&self, context: &Context, window: &mut Window) -> Result<(), String> {
-        while window.acks.len() < window.messages.len().min(window.width) {
-            let Some(queued) = window.messages.get_mut(window.acks.len()) else { break };
-            if queued.payload.len() + 1024 > window.payload_max {
+    async fn send(&self, context: &Context, pending: &mut Pending) -> Result<(), String> {
+        while let Some(queued) = pending.window.to_send() {
+            if queued.payload.len() + 1024 > pending.payload_max {
                 self.shrink(queued);
             }
             let message = PublishMessage::build()
                 .headers(queued.headers.clone())
                 .payload(queued.payload.clone());
             match context.send_publish(queued.subject.clone(), message).await {
-                Ok(ack) => window.acks.push_back(ack.into_future()),
+                Ok(ack) => {
+                    pending.acks.push_back(ack.into_future());
+                    pending.window.sent();
+                }
                 Err(error) => return Err(reason(&error)),
             }
         }
@@ -286,10 +305,9 @@ impl Publisher {
         (queued.headers, queued.payload) = *substitute;
     }
 
-    fn acked(&self, window: &mut Window, ack: &PublishAck) {
-        window.width = BUS_WINDOW;
-        window.failures = 0;
-        let Some(queued) = window.messages.pop_front() else { return };
+    fn acked(&self, pending: &mut Pending, ack: &PublishAck) {
+        pending.failures = 0;
+        let Some(queued) = pending.window.acked() else { return };
         self.metrics.published.increment(1);
         if ack.duplicate {
             self.metrics.duplicates.increment(1);
@@ -309,11 +327,10 @@ impl Publisher {
     }
 
     /// All later acks are as doubtful as this one: everything is sent again, the first alone.
-    async fn failed(&self, window: &mut Window, error: &PublishError) -> Option<Ended> {
-        self.metrics.retries.increment(u64::try_from(window.acks.len()).unwrap_or(0) + 1);
-        window.acks.clear();
-        window.width = 1;
-        window.failures += 1;
+    async fn failed(&self, pending: &mut Pending, error: &PublishError) -> Option<Ended> {
+        self.metrics.retries.increment(u64::try_from(pending.acks.len()).unwrap_or(0) + 1);
+        pending.go_back();
+        pending.failures += 1;
         let (state, detail) = match error.kind() {
             PublishErrorKind::StreamNotFound => {
                 (BusState::NoStream, "the stream does not answer".to_owned())
@@ -323,12 +340,12 @@ impl Publisher {
             }
             _ => (BusState::NotStoring, reason(error)),
         };
-        if window.failures >= FAILURES_MAX {
+        if pending.failures >= FAILURES_MAX {
             return Some(Ended::Lost { state, detail });
         }
         self.stand(state, detail);
         // 100 ms, 200, 400, 800: an election takes seconds, a full disk longer.
-        let pause = Duration::from_millis(50 << window.failures.min(5));
+        let pause = Duration::from_millis(50 << pending.failures.min(5));
         tokio::time::sleep(pause.mul_f64(0.5 + random_part() / 2.0)).await;
         None
     }
@@ -354,8 +371,8 @@ impl Publisher {
         self.standing.send_replace(Standing { state, detail });
     }
 
-    fn report_rest(&mut self, window: &Window) {
-        let rest = window.messages.len().saturating_add(self.queue.len());
+    fn report_rest(&mut self, pending: &Pending) {
+        let rest = pending.window.len().saturating_add(self.queue.len());
         if rest > 0 {
             warn!(stream = %self.wanted.name, messages = rest, "stopped before they were stored");
         }

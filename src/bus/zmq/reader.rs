@@ -14,8 +14,8 @@ use kvbridge_adapters_zmq::{
     SubscribeSettings, Subscriber, WireEvent,
 };
 use kvbridge_schemas::{
-    Envelope, Epoch, Event, HashInfo, HashScheme, Replica, ReplicaKey, Scope, Seq, SnapshotHeader,
-    Status, TierTrust, codec, digest, subject,
+    Envelope, Epoch, HashInfo, HashScheme, Replica, ReplicaKey, Scope, Seq, SnapshotHeader, Status,
+    TierTrust, codec, digest, subject,
 };
 use tokio::sync::watch;
 use tracing::debug;
@@ -24,10 +24,10 @@ use super::{
     asking::{Part, ReplayOf, SnapshotOf},
     wire::Refusal,
 };
-use crate::telemetry::BusReadMetrics;
-
-/// The wire form that batches of a log have.
-const FORMAT: &str = "kvbridge.envelope";
+use crate::{
+    shared_log::{FORMAT, batch_of},
+    telemetry::BusReadMetrics,
+};
 
 /// A bridge says each second how it stands: after so many of them a connection that brings nothing
 /// is made anew, for a peer whose host vanished without a word stays silent for ever.
@@ -199,22 +199,7 @@ impl LogSource {
 }
 
 fn readable(envelope: Envelope, payload: &[u8]) -> Batch {
-    // An event of a later minor version may have removed blocks.
-    let unknown = envelope.events.iter().any(|event| matches!(event, Event::Unknown(_)));
-    Batch {
-        epoch: Some(envelope.epoch),
-        incarnation: envelope.incarnation,
-        seq: envelope.seq,
-        span: envelope.span,
-        digest: envelope.digest,
-        ts: envelope.ts,
-        format: FORMAT,
-        hash: envelope.hash,
-        rank: None,
-        events: envelope.events,
-        loss: if unknown { Loss::MayRemove } else { Loss::Nothing },
-        bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
-    }
+    batch_of(envelope, u32::try_from(payload.len()).unwrap_or(u32::MAX))
 }
 
 fn unreadable(epoch: Epoch, seq: Seq, payload: &[u8]) -> Batch {

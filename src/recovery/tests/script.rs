@@ -159,7 +159,10 @@ impl Script {
             "resync" => Input::Resync,
             "over_limit" => Input::OverLimit,
             "release" => Input::Release,
-            "finding" => Input::Finding(Finding::CountBelowZero),
+            "finding" => Input::Finding(match rest {
+                "host" => Finding::HostCountBelowZero,
+                _ => Finding::CountBelowZero,
+            }),
             "live" => Input::Source(SourceEvent::Live(batch(rest))),
             "batch" => answer(AnswerPart::Batch(batch(rest))),
             "vouch" => Input::Source(SourceEvent::Upstream(vouch(rest))),

@@ -1195,6 +1195,24 @@ fn anomaly() {
     );
 }
 
+/// A flush proved the device's tier alone: what is removed from the host's may be unknown.
+#[test]
+fn anomaly_in_a_tier_that_is_not_proven() {
+    check(
+        vllm_like(),
+        "attach; live 0; finding host",
+        "live 1c; finding host; finding; live 2",
+        expect![[r#"
+            record flushed
+            apply 1
+            announce exact host lower_bound (flushed)
+            record anomaly
+            announce lower_bound (anomaly)
+            apply 2
+        "#]],
+    );
+}
+
 /// A batch without a stream.
 #[test]
 fn unattached() {

@@ -48,6 +48,22 @@ fn catching_up() {
     );
 }
 
+/// Bridges believe more from a place on: a view that is not there yet may still lack what they did.
+#[test]
+fn a_rise_counts_from_where_it_was_said() {
+    check(
+        with_epoch(),
+        "vouch 1@7 exact; attach; live 0@7; vouch 1@7 lower_bound",
+        "vouch 3@7 exact; live 1@7; vouch 4@7 exact; live 2@7; live 3@7",
+        expect![[r#"
+            apply 1
+            apply 2
+            announce exact (contiguous)
+            apply 3
+        "#]],
+    );
+}
+
 /// Never more than the bridges believe, and a word of another life is none.
 #[test]
 fn vouched() {
@@ -123,6 +139,23 @@ fn refetched() {
             record undecodable
             announce lower_bound (store_undecodable)
             apply 2
+        "#]],
+    );
+}
+
+/// A look that is under way begins too late: the one for the log takes its place.
+#[test]
+fn look_from_while_looking() {
+    check(
+        vllm_like(),
+        "attach; live 0; live 1; live 2; live 3; live 4; live 5; live 6; live 7; wait 10000",
+        "look_from 2; batch 2; batch 7; end; live 8",
+        expect![[r#"
+            cancel
+            request_replay 2
+            record replayed
+            cancel
+            apply 8
         "#]],
     );
 }

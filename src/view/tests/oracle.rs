@@ -151,7 +151,12 @@ impl Oracle {
                     Tier::Disk | Tier::External | Tier::Other(_) => true,
                 };
                 if !hint {
-                    found.insert(Finding::CountBelowZero);
+                    found.insert(match tier {
+                        Tier::Device => Finding::CountBelowZero,
+                        Tier::Host | Tier::Disk | Tier::External | Tier::Other(_) => {
+                            Finding::HostCountBelowZero
+                        }
+                    });
                 }
             }
             Some(_) if self.last_copy => self.copies.retain(|copy| !here(copy)),

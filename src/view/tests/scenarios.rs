@@ -183,7 +183,7 @@ fn removal_of_what_is_not_there_is_found_once_per_call() {
     assert_eq!(apply(&mut view, unknown), (vec![], vec![Finding::CountBelowZero]));
     assert_eq!(apply(&mut view, removed(&[1], Place::of(Tier::Disk))), (vec![], vec![]));
     let host = || removed(&[1], Place::of(Tier::Host));
-    assert_eq!(apply(&mut view, host()).1, [Finding::CountBelowZero]);
+    assert_eq!(apply(&mut view, host()).1, [Finding::HostCountBelowZero]);
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use kvbridge_adapters_api::{SnapshotIntro, SnapshotRefusal};
-use kvbridge_schemas::{BusSeq, Cursor, Replica, SnapshotHeader, TierTrust, Trust, subject};
+use kvbridge_schemas::{Replica, SnapshotHeader, TierTrust, Trust, subject};
 use tokio::sync::mpsc;
 
 use super::{
-    Log, Reader, follow::created, locate::Handle, message::place_of, replay::Broken, source::Part,
+    Log, Reader, follow::ends, locate::Handle, message::place_of, replay::Broken, source::Part,
 };
 use crate::{
     bus::nats::{
@@ -15,7 +15,7 @@ use crate::{
         snapshots::{Snapshots, StoreFault, records_of},
     },
     config::limits::BUS_REORDER_MESSAGES,
-    shared_log::{Pointer, Start},
+    shared_log::Pointer,
 };
 
 /// How long a bridge may take to store a fresh snapshot. Shorter than recovery waits for progress.
@@ -61,7 +61,7 @@ async fn answer(
     let (object, stored) = match &wanted.object {
         Some(object) => (object.clone(), None),
         None => match best(log, session, &store, &wanted.replica).await? {
-            Ok(pointer) => (pointer.object.clone(), behind(&pointer)),
+            Ok(pointer) => (pointer.object.clone(), Some(pointer.start(BUS_REORDER_MESSAGES))),
             Err(refusal) => return Ok(Err(refusal)),
         },
     };
@@ -108,11 +108,7 @@ async fn best(
         Err(StoreFault::Missing) => None,
         Err(StoreFault::Server(error)) => return Err(Broken::Server(error)),
     };
-    let usable = |pointer: &Pointer| {
-        pointer.created == created(&info)
-            && pointer.bus_seq.0 + 1 >= info.state.first_sequence
-            && life.is_none_or(|life| pointer.epoch >= life)
-    };
+    let usable = |pointer: &Pointer| pointer.leads_on(ends(&info), life);
     if let Some(pointer) = pointed.filter(usable) {
         return Ok(Ok(pointer));
     }
@@ -128,15 +124,6 @@ async fn best(
     let fresh = std::str::from_utf8(&answer.payload).ok().and_then(|t| Pointer::parse(t).ok());
     // A bridge that cannot vouch for its view refuses; it may be able to soon.
     Ok(fresh.filter(usable).ok_or(SnapshotRefusal::Busy))
-}
-
-/// Where the log goes on behind a snapshot. Around a change of leader it may be out of order by two
-/// windows of a publisher.
-fn behind(pointer: &Pointer) -> Option<Start> {
-    let at = pointer.bus_seq.0.saturating_add(1);
-    let from = BusSeq(at.saturating_sub(BUS_REORDER_MESSAGES));
-    let cursor = Cursor { epoch: pointer.epoch, next_seq: pointer.resume_seq };
-    Some(Start { from, proven_from: BusSeq(at), cursor })
 }
 
 fn intro(header: &SnapshotHeader, replica: &Replica) -> Option<SnapshotIntro> {

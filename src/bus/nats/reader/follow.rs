@@ -26,7 +26,7 @@ use crate::{
     },
     config::limits::{BUS_READ_REPLICAS, BUS_READ_STREAMS, BUS_REPLICA_GRACE_MS},
     recovery::Tick,
-    shared_log::Pointer,
+    shared_log::{Joined, LogEnds, Pointer},
     telemetry,
 };
 
@@ -39,6 +39,12 @@ const LOOK_AT_STREAM: Duration = Duration::from_secs(2);
 /// When a stream was made, unix ns.
 pub(in crate::bus::nats) fn created(info: &Info) -> u64 {
     u64::try_from(info.created.unix_timestamp_nanos()).unwrap_or(0)
+}
+
+/// What a stream says of itself.
+pub(in crate::bus::nats) fn ends(info: &Info) -> LogEnds {
+    let (first, last) = (info.state.first_sequence, info.state.last_sequence);
+    LogEnds { created: created(info), first: BusSeq(first), last: BusSeq(last) }
 }
 
 /// Follows every stream until stopped.
@@ -237,17 +243,13 @@ async fn look_for_snapshots(reader: &Reader, session: &Session, log: &Log) {
 impl Log {
     /// Where the live path begins, and whether that joins what was read before.
     fn go_on_from(&self, info: &Info) -> BusSeq {
-        let (first, last) = (info.state.first_sequence, info.state.last_sequence);
-        let (before, through) = (self.created(), self.through().0);
-        let same_log = before == created(info) && last >= through;
-        let continuous = same_log && through + 1 >= first;
-        let from = if continuous { through + 1 } else { last + 1 };
+        let joined = Joined::after(self.created(), self.through(), ends(info));
         self.set_created(created(info));
-        self.set_through(BusSeq(from - 1));
+        self.set_through(BusSeq(joined.from.0 - 1));
         let mut replicas = self.replicas();
-        replicas.continuous = continuous;
-        replicas.same_log = same_log;
-        BusSeq(from)
+        replicas.continuous = joined.continuous;
+        replicas.same_log = joined.same_log;
+        joined.from
     }
 
     fn attach(&self) {

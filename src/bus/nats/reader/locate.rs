@@ -8,7 +8,7 @@ use async_nats::jetstream::{
 use kvbridge_schemas::{BusSeq, Epoch, Seq};
 
 use super::message::place_of;
-use crate::config::limits::BUS_REORDER_MESSAGES;
+use crate::{config::limits::BUS_REORDER_MESSAGES, shared_log::Search};
 
 /// What a stream without cached info is called by the client.
 pub(in crate::bus::nats) type Handle = Stream<()>;
@@ -46,26 +46,16 @@ pub(in crate::bus::nats) async fn locate(
     let epoch = epoch.unwrap_or(last);
     let wanted = (epoch, seq);
     let Some(oldest) = next(stream, subject, first).await? else { return Ok(Located::Nothing) };
-    let (mut below, mut above) = (oldest.sequence, newest.sequence);
     if place_of(&oldest.headers).is_none_or(|place| place >= wanted) {
-        return Ok(Located::From { at: BusSeq(below), epoch });
+        return Ok(Located::From { at: BusSeq(oldest.sequence), epoch });
     }
-    // A log can be out of order by two windows of a publisher: nearer than that it is just read.
-    while above.saturating_sub(below) > BUS_REORDER_MESSAGES {
-        let middle = below + (above - below) / 2;
-        match next(stream, subject, middle).await? {
-            Some(message) if message.sequence < above => {
-                if place_of(&message.headers).is_none_or(|place| place >= wanted) {
-                    above = middle;
-                } else {
-                    below = message.sequence;
-                }
-            }
-            Some(_) | None => above = middle,
-        }
+    let between = (BusSeq(first), BusSeq(oldest.sequence), BusSeq(newest.sequence));
+    let mut search = Search::between(wanted, between, BUS_REORDER_MESSAGES);
+    while let Some(BusSeq(at)) = search.next() {
+        let found = next(stream, subject, at).await?;
+        search.found(found.map(|message| (BusSeq(message.sequence), place_of(&message.headers))));
     }
-    let at = below.saturating_sub(BUS_REORDER_MESSAGES).max(first);
-    Ok(Located::From { at: BusSeq(at), epoch })
+    Ok(Located::From { at: search.from(), epoch })
 }
 
 async fn next(

@@ -3,16 +3,13 @@
 use async_nats::HeaderMap;
 use kvbridge_adapters_api::{Batch, Loss};
 use kvbridge_schemas::{
-    Cursor, EngineKind, Envelope, Epoch, Event, HashInfo, HashScheme, Replica, Seq,
+    Cursor, EngineKind, Envelope, Epoch, HashInfo, HashScheme, Replica, Seq,
     codec::{self, CodecError},
     digest,
 };
 
 use super::inbox::Stored;
-use crate::shared_log::Place;
-
-/// The wire form that batches of a log have.
-const FORMAT: &str = "kvbridge.envelope";
+use crate::shared_log::{FORMAT, batch_of};
 
 /// Why a message is not a batch of its replica. The words are labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +45,7 @@ pub(super) fn read(replica: &Replica, message: &Stored) -> Read {
     match envelope_of(replica, &message.payload) {
         // It covers no seq: between two batches a bridge says what it believes.
         Ok(envelope) if envelope.span == 0 => Read::Said(Box::new(envelope)),
-        Ok(envelope) => Read::Batch(batch(envelope, message)),
+        Ok(envelope) => Read::Batch(batch_of(envelope, bytes(message))),
         Err(why) => Read::Not(message.place.map(|place| unread(place, message)), why),
     }
 }
@@ -75,25 +72,6 @@ pub(in crate::bus::nats) fn envelope_of(
     if envelope.replica == *replica { Ok(envelope) } else { Err(Unreadable::WrongReplica) }
 }
 
-fn batch(envelope: Envelope, message: &Stored) -> Batch {
-    // An event of a later minor version may have removed blocks.
-    let unknown = envelope.events.iter().any(|event| matches!(event, Event::Unknown(_)));
-    Batch {
-        epoch: Some(envelope.epoch),
-        incarnation: envelope.incarnation,
-        seq: envelope.seq,
-        span: envelope.span,
-        digest: envelope.digest,
-        ts: envelope.ts,
-        format: FORMAT,
-        hash: envelope.hash,
-        rank: None,
-        events: envelope.events,
-        loss: if unknown { Loss::MayRemove } else { Loss::Nothing },
-        bytes: bytes(message),
-    }
-}
-
 fn unread((epoch, seq): (Epoch, Seq), message: &Stored) -> Batch {
     Batch {
         epoch: Some(epoch),
@@ -113,17 +91,6 @@ fn unread((epoch, seq): (Epoch, Seq), message: &Stored) -> Batch {
 
 fn bytes(message: &Stored) -> u32 {
     u32::try_from(message.payload.len()).unwrap_or(u32::MAX)
-}
-
-/// Where a batch stands, for the reorder window.
-pub(super) fn place(batch: &Batch) -> Place {
-    Place {
-        epoch: batch.epoch.unwrap_or_default(),
-        seq: batch.seq,
-        span: batch.span,
-        is_reset: batch.events.iter().any(|event| matches!(event, Event::Reset(_))),
-        bytes: batch.bytes,
-    }
 }
 
 /// Where the log stands behind a message, as far as it can be read.

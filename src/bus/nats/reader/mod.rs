@@ -36,7 +36,7 @@ use crate::{
     recovery::Tick,
 };
 
-pub(super) use follow::{created, run};
+pub(super) use follow::{created, ends, run};
 pub(super) use locate::{Handle, Located, locate};
 pub use message::Unreadable;
 pub(super) use message::{end_of, envelope_of, place_of};

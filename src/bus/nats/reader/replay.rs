@@ -7,38 +7,31 @@ use std::time::Duration;
 
 use async_nats::{
     Client,
-    jetstream::{
-        consumer::{DeliverPolicy, pull},
-        stream::Info,
-    },
+    jetstream::consumer::{DeliverPolicy, pull},
 };
 use bytes::Bytes;
 use futures::StreamExt;
 use kvbridge_adapters_api::Batch;
-use kvbridge_schemas::{BusSeq, Cursor, Epoch, Replica, Seq};
+use kvbridge_schemas::{BusSeq, Epoch, Replica, Seq};
 use tokio::sync::mpsc;
 
 use super::{
     Log, Reader,
     inbox::Stored,
     locate::{Handle, Located, locate},
-    message::{Read, place, place_of, read},
+    message::{Read, place_of, read},
     source::{Part, WINDOW},
 };
 use crate::{
     config::limits::{BUS_ACK_TIMEOUT, BUS_BATCH_BYTES, BUS_BATCH_MESSAGES},
     recovery::Tick,
-    shared_log::{Positions, Reorder, Start},
+    shared_log::{Known, Place, Reorder},
     telemetry::BusReadMetrics,
 };
 
 /// Ranges of more messages than this many requests are read by a consumer, which is faster and
 /// paced by its reader, but costs a round trip to make and state on the server.
 const REQUESTS_MAX: usize = 2;
-
-/// How far above the seq asked for a known place may lie and still be the asker's own: recovery
-/// asks for some batches before the one it needs.
-const RUN_MAX: u64 = 16;
 
 /// How long a consumer may bring nothing while something is left.
 const CONSUMER_SILENCE: Duration = Duration::from_secs(4);
@@ -47,10 +40,7 @@ const CONSUMER_SILENCE: Duration = Duration::from_secs(4);
 pub(super) struct Wanted {
     pub(super) replica: Replica,
     pub(super) subject: String,
-    pub(super) start_seq: Seq,
-    pub(super) positions: Positions,
-    /// Places known otherwise: behind a snapshot, behind everything that was read.
-    pub(super) starts: Vec<Start>,
+    pub(super) known: Known,
     pub(super) metrics: BusReadMetrics,
 }
 
@@ -92,21 +82,26 @@ pub(super) async fn replay(
     if super::follow::created(&info) != log.created() {
         return Err(Broken::OtherLog);
     }
-    let (from, epoch) = match begin(&wanted, &info) {
+    let (from, epoch) = match wanted.known.begin(BusSeq(info.state.first_sequence)) {
         Some(start) => {
             parts.send(Part::Continues(start.cursor)).await.map_err(|_| Broken::Unwanted)?;
             (start.from, start.cursor.epoch)
         }
-        None => match locate(&stream, &info, &wanted.subject, (None, wanted.start_seq)).await {
-            Ok(Located::From { at, epoch }) => (at, epoch),
-            Ok(Located::Nothing) => {
-                // A log that never had anything is at its end; one that had is not.
-                let nothing =
-                    if wanted.start_seq == Seq(0) { Part::End(None) } else { Part::Truncated };
-                return parts.send(nothing).await.map_err(|_| Broken::Unwanted);
+        None => {
+            match locate(&stream, &info, &wanted.subject, (None, wanted.known.start_seq())).await {
+                Ok(Located::From { at, epoch }) => (at, epoch),
+                Ok(Located::Nothing) => {
+                    // A log that never had anything is at its end; one that had is not.
+                    let nothing = if wanted.known.start_seq() == Seq(0) {
+                        Part::End(None)
+                    } else {
+                        Part::Truncated
+                    };
+                    return parts.send(nothing).await.map_err(|_| Broken::Unwanted);
+                }
+                Err(error) => return Err(Broken::server(&error)),
             }
-            Err(error) => return Err(Broken::server(&error)),
-        },
+        }
     };
     let through = BusSeq(info.state.last_sequence);
     let mut range = Range {
@@ -131,23 +126,6 @@ pub(super) async fn replay(
     }
     range.answer.flush().await?;
     parts.send(Part::End(Some(through))).await.map_err(|_| Broken::Unwanted)
-}
-
-/// The known place that serves.
-fn begin(wanted: &Wanted, info: &Info) -> Option<Start> {
-    let first = BusSeq(info.state.first_sequence);
-    let mut starts = wanted.starts.clone();
-    starts.extend(wanted.positions.start(wanted.start_seq, first));
-    let epoch = starts.iter().map(|start| start.cursor.epoch).max()?;
-    let near = wanted.start_seq.plus(RUN_MAX);
-    let known = starts.into_iter().filter(|start| {
-        start.cursor.epoch == epoch && start.proven_from >= first && start.cursor.next_seq <= near
-    });
-    // The nearest one at or below what is asked for, or else the lowest above it.
-    known.min_by_key(|start| {
-        let seq = start.cursor.next_seq;
-        (seq > wanted.start_seq, seq.0.abs_diff(wanted.start_seq.0))
-    })
 }
 
 /// The messages of one replica between two places of a stream.
@@ -299,7 +277,7 @@ impl Answer<'_> {
             return Ok(());
         };
         // Only its bounds release what waits: an answer is read as fast as it comes.
-        self.window.push(Tick(0), place(&batch), (batch, message.at), &mut self.out);
+        self.window.push(Tick(0), Place::of(&batch), (batch, message.at), &mut self.out);
         self.send().await
     }
 
@@ -314,9 +292,4 @@ impl Answer<'_> {
         }
         Ok(())
     }
-}
-
-/// The cursor behind a batch.
-pub(super) fn behind(batch: &Batch) -> Cursor {
-    Cursor { epoch: batch.epoch.unwrap_or_default(), next_seq: batch.next_seq() }
 }

@@ -4,11 +4,10 @@ use std::{collections::VecDeque, future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use kvbridge_adapters_api::{
-    AnswerPart, Attempt, Batch, Capabilities, Continuity, Delivery, Drain, Removal, Replay,
-    RequestRefused, SnapshotIntro, SnapshotRefusal, SnapshotSupport, Source, SourceEvent,
-    SourceRequest, Upstream,
+    AnswerPart, Attempt, Batch, Capabilities, Delivery, Removal, RequestRefused, SnapshotIntro,
+    SnapshotRefusal, Source, SourceEvent, SourceRequest, Upstream,
 };
-use kvbridge_schemas::{BusSeq, Cursor, Replica, Scope, Seq, SnapshotRecord, subject};
+use kvbridge_schemas::{BusSeq, Cursor, Replica, Seq, SnapshotRecord, subject};
 use tokio::{
     sync::{mpsc, watch},
     task::AbortHandle,
@@ -19,15 +18,15 @@ use super::{
     Log, Reader,
     fetch::{Fetch, fetch},
     inbox::{Arrived, Inbox},
-    message::{Read, place, read},
-    replay::{Broken, Wanted, behind, replay},
+    message::{Read, read},
+    replay::{Broken, Wanted, replay},
 };
 use crate::{
     config::limits::{
         BUS_ANSWER_PARTS, BUS_POSITIONS, BUS_REORDER_BYTES, BUS_REORDER_MESSAGES,
         BUS_REORDER_WAIT_MS,
     },
-    shared_log::{Positions, Reorder, ReorderLimits, Start},
+    shared_log::{Follower, ReorderLimits, Start, log_capabilities},
     telemetry::BusReadMetrics,
 };
 
@@ -63,14 +62,7 @@ pub(super) struct LogSource {
     subject: String,
     metrics: BusReadMetrics,
     ready: VecDeque<Delivery>,
-    window: Reorder<Batch>,
-    positions: Positions,
-    /// The newest end of what was delivered.
-    newest: Cursor,
-    /// Everything that the stream holds of this replica up to here was delivered.
-    through: Option<BusSeq>,
-    /// Where the log goes on behind the last snapshot.
-    stored: Option<Start>,
+    follower: Follower,
     open: Option<Open>,
     /// What bridges say of it.
     upstream: watch::Receiver<Upstream>,
@@ -106,15 +98,11 @@ impl LogSource {
             log,
             metrics: BusReadMetrics::register(&key),
             replica,
-            capabilities: capabilities(removal),
+            capabilities: log_capabilities(removal),
             subject,
             ready: VecDeque::from([first.into()]),
             upstream,
-            window: Reorder::new(WINDOW),
-            positions: Positions::new(BUS_POSITIONS),
-            newest: Cursor::default(),
-            through: None,
-            stored: None,
+            follower: Follower::new(WINDOW, BUS_POSITIONS),
             open: None,
         }
     }
@@ -122,24 +110,17 @@ impl LogSource {
     fn arrived(&mut self, arrived: Arrived) {
         match arrived {
             Arrived::Attached { continuous, same_log } => {
-                if !same_log {
-                    self.positions.clear();
-                    self.stored = None;
-                }
-                if !(continuous && same_log) {
-                    self.through = None;
-                }
+                self.follower.attached(continuous, same_log);
                 self.ready.push_back(SourceEvent::Attached.into());
             }
             Arrived::Detached => {
                 self.open = None;
-                self.released(Reorder::restart);
+                self.released(Follower::detached);
                 self.ready.push_back(SourceEvent::Detached.into());
             }
             Arrived::Overflowed => {
-                self.through = None;
                 self.metrics.overflowed.increment(1);
-                self.released(Reorder::restart);
+                self.released(Follower::overflowed);
                 self.ready.push_back(SourceEvent::Overflowed.into());
             }
             Arrived::Message(message) => {
@@ -157,49 +138,37 @@ impl LogSource {
                         batch
                     }
                 };
-                self.note(&batch, message.at);
                 let now = self.reader.clock.now();
-                self.released(|window, out| window.push(now, place(&batch), batch, out));
+                self.released(|follower, out| follower.live(now, batch, message.at, out));
             }
         }
     }
 
-    /// Does something with the window; what it lets go is delivered.
-    fn released(&mut self, change: impl FnOnce(&mut Reorder<Batch>, &mut Vec<Batch>)) {
+    /// Does something with what is known; what may go on then is delivered.
+    fn released(&mut self, change: impl FnOnce(&mut Follower, &mut Vec<Batch>)) {
         let mut out = Vec::new();
-        change(&mut self.window, &mut out);
-        for batch in out {
-            self.newest = self.newest.max(behind(&batch));
-            self.ready.push_back(SourceEvent::Live(batch).into());
-        }
-    }
-
-    fn note(&mut self, batch: &Batch, at: BusSeq) {
-        if let Some(epoch) = batch.epoch {
-            self.positions.note(epoch, batch.seq, at);
-        }
+        change(&mut self.follower, &mut out);
+        self.ready.extend(out.into_iter().map(|batch| SourceEvent::Live(batch).into()));
     }
 
     fn answered(&mut self, attempt: Attempt, part: Option<Part>) {
         let part = match part {
             Some(Part::Batch(batch, at)) => {
-                self.note(&batch, at);
-                self.newest = self.newest.max(behind(&batch));
+                self.follower.replayed(&batch, at);
                 AnswerPart::Batch(batch)
             }
             Some(Part::Continues(cursor)) => AnswerPart::Continues(cursor),
             Some(Part::End(through)) => {
                 self.open = None;
-                if through.is_some() {
-                    self.through = self.through.max(through);
-                    let end = AnswerPart::Continues(self.newest);
+                if let Some(through) = through {
+                    let end = AnswerPart::Continues(self.follower.ended(through));
                     self.ready.push_back(SourceEvent::Answer { attempt, part: end }.into());
                 }
                 AnswerPart::End
             }
             Some(Part::Truncated) => AnswerPart::Truncated,
             Some(Part::Intro(intro, stored)) => {
-                self.stored = stored;
+                self.follower.snapshot(stored);
                 AnswerPart::SnapshotIntro(intro)
             }
             Some(Part::Records(records)) => {
@@ -214,21 +183,6 @@ impl LogSource {
             }
         };
         self.ready.push_back(SourceEvent::Answer { attempt, part }.into());
-    }
-
-    /// What may be said now of the end of what was delivered: it moves with the live path while
-    /// nothing is on its way from there.
-    fn read_through(&mut self) -> Option<Start> {
-        // In this order: what is handed over after the look at the stream can only make it old.
-        let through = self.log.through();
-        let idle = self.inbox.is_empty() && self.window.is_empty() && self.ready.is_empty();
-        if idle && self.through.is_some() {
-            self.through = self.through.max(Some(through));
-        }
-        self.through.map(|BusSeq(at)| {
-            let from = BusSeq(at.saturating_add(1));
-            Start { from, proven_from: from, cursor: self.newest }
-        })
     }
 
     fn ask(
@@ -247,14 +201,13 @@ impl LogSource {
     }
 
     fn replay(&mut self, attempt: Attempt, start_seq: Seq) {
-        let mut starts = Vec::from_iter(self.stored);
-        starts.extend(self.read_through());
+        // In this order: what is handed over after the look at the stream can only make it old.
+        let through = self.log.through();
+        let idle = self.inbox.is_empty() && self.ready.is_empty();
         let wanted = Wanted {
             replica: self.replica.clone(),
             subject: self.subject.clone(),
-            start_seq,
-            positions: self.positions.clone(),
-            starts,
+            known: self.follower.known(start_seq, idle.then_some(through)),
             metrics: self.metrics.clone(),
         };
         let (reader, log) = (Arc::clone(&self.reader), Arc::clone(&self.log));
@@ -267,27 +220,6 @@ impl LogSource {
         let (reader, log) = (Arc::clone(&self.reader), Arc::clone(&self.log));
         let (tx, rx) = mpsc::channel(BUS_ANSWER_PARTS);
         self.ask(attempt, async move { fetch(&reader, &log, wanted, tx).await }, rx);
-    }
-}
-
-/// A reader of the log is told of every break of its connection, and all that the log held is still
-/// there to be asked for.
-fn capabilities(removal: Removal) -> Capabilities {
-    Capabilities {
-        epoch_on_wire: true,
-        replay: Replay::Journal,
-        snapshot: Some(SnapshotSupport {
-            barrier: false,
-            tiers: true,
-            counts: true,
-            namespaces: true,
-            content: true,
-        }),
-        continuity: Continuity::Proven,
-        removal,
-        clear_scope: Scope::All,
-        drain: Drain::Shared,
-        one_hash_per_block: false,
     }
 }
 
@@ -319,9 +251,9 @@ impl Source for LogSource {
                     self.ready.push_back(said.into());
                 }
                 (attempt, part) = next_part(&mut self.open) => self.answered(attempt, part),
-                () = clock.sleep_until(self.window.deadline()) => {
+                () = clock.sleep_until(self.follower.deadline()) => {
                     let now = clock.now();
-                    self.released(|window, out| window.expire(now, out));
+                    self.released(|follower, out| follower.expire(now, out));
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::{Snapshots, StoreFault, bytes_of};
 use crate::{
     bus::nats::{
         connect::reason,
-        reader::{created, end_of},
+        reader::{created, end_of, ends},
         session::{Session, Sessions},
         streams::Plan,
     },
@@ -330,10 +330,7 @@ impl Keep {
     /// Whether everything behind a stored snapshot is still on the stream.
     async fn leads_on(&self, session: &Session, of: &ReplicaHandle, pointer: &Pointer) -> bool {
         let stream = session.context.get_stream(&self.plan.name_of(&of.replica)).await;
-        stream.is_ok_and(|stream| {
-            let info = stream.cached_info();
-            pointer.created == created(info) && pointer.bus_seq.0 + 1 >= info.state.first_sequence
-        })
+        stream.is_ok_and(|stream| pointer.leads_on(ends(stream.cached_info()), None))
     }
 }
 

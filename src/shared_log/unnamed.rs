@@ -4,17 +4,29 @@ use std::{collections::VecDeque, sync::Arc};
 
 use kvbridge_schemas::{Envelope, Epoch, Event, Seq};
 
-use crate::config::limits::{BUS_UNNAMED_BATCHES, BUS_UNNAMED_BYTES};
+/// How much may wait for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnnamedLimits {
+    /// So many batches.
+    pub batches_max: usize,
+    /// About so many bytes.
+    pub bytes_max: usize,
+}
 
 /// The newest ones; when there is no room the oldest goes: a log that is somebody's has it, and a
 /// new one covers it by a reset.
-#[derive(Default)]
+#[derive(Debug)]
 pub(super) struct Unnamed {
+    limits: UnnamedLimits,
     batches: VecDeque<Arc<Envelope>>,
     bytes: usize,
 }
 
 impl Unnamed {
+    pub(super) fn new(limits: UnnamedLimits) -> Unnamed {
+        Unnamed { limits, batches: VecDeque::new(), bytes: 0 }
+    }
+
     /// Keeps a batch; returns how many had to go.
     pub(super) fn hold(&mut self, envelope: Arc<Envelope>) -> u64 {
         if self.batches.back().is_some_and(|last| last.epoch != envelope.epoch) {
@@ -32,12 +44,12 @@ impl Unnamed {
     }
 
     fn is_over(&self) -> bool {
-        self.batches.len() > BUS_UNNAMED_BATCHES || self.bytes > BUS_UNNAMED_BYTES
+        self.batches.len() > self.limits.batches_max || self.bytes > self.limits.bytes_max
     }
 
     /// Whether the next one may push one out.
     pub(super) fn is_full(&self) -> bool {
-        self.batches.len() >= BUS_UNNAMED_BATCHES || self.bytes >= BUS_UNNAMED_BYTES
+        self.batches.len() >= self.limits.batches_max || self.bytes >= self.limits.bytes_max
     }
 
     pub(super) fn pop(&mut self) -> Option<Arc<Envelope>> {
@@ -47,7 +59,8 @@ impl Unnamed {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Unnamed::default();
+        self.batches.clear();
+        self.bytes = 0;
     }
 
     /// Drops what is of another life.
