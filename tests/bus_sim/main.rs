@@ -1,0 +1,143 @@
+//! Deterministic simulator of the bus: an engine, bridges, a shared log and its readers, one seed,
+//! one run. The hop from the engine has its own (`tests/sim`), whose engine and links are used
+//! here.
+//!
+//! `KVBRIDGE_SIM_SEED=17 cargo test --features planted --test bus_sim one_seed -- --nocapture`
+//! replays a run with its trace; `KVBRIDGE_SIM_SEEDS=5000` widens the sweep.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::struct_excessive_bools, reason = "profiles and faults are lists of switches")]
+
+mod bridge;
+mod bus_faults;
+mod consumer;
+mod desk;
+#[path = "../sim/engine.rs"]
+#[expect(dead_code, reason = "snapshots of engines are the other simulator's")]
+mod engine;
+#[path = "../sim/faults.rs"]
+#[expect(dead_code, reason = "processes restart by a fault of the bus here")]
+mod faults;
+mod invariants;
+#[path = "../sim/link.rs"]
+#[expect(dead_code, reason = "hidden reconnects and stragglers are the other simulator's")]
+mod link;
+mod log;
+mod mistakes;
+mod reading;
+#[path = "../sim/rng.rs"]
+mod rng;
+mod sender;
+mod setting;
+mod world;
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use mistakes::Mistake;
+use setting::Trace;
+use world::World;
+
+/// Runs a seed; an assertion of a machine counts as a violation like any other.
+fn run(seed: u64, mistake: Option<Mistake>, trace: Trace) -> (World, Result<(), String>) {
+    let mut world = World::new(seed, mistake, trace);
+    let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let result = match outcome {
+        Ok(result) => result.map_err(|violation| violation.to_string()),
+        Err(panic) => Err(panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "panic".to_owned())),
+    };
+    (world, result)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test harness is steered by its environment")]
+fn env(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn quick(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
+    run(seed, mistake, Trace::default()).1
+}
+
+/// Runs a seed, and once more with its trace if it fails.
+fn must_hold(seed: u64) -> World {
+    let (world, result) = run(seed, None, Trace::default());
+    if result.is_ok() {
+        return world;
+    }
+    let (world, result) = run(seed, None, Trace::on());
+    let lines = world.trace.lines();
+    let boring = |line: &&String| line.contains("-> apply") || line.contains(" live ");
+    let tail: Vec<&str> =
+        lines.iter().rev().filter(|line| !boring(line)).take(45).map(String::as_str).collect();
+    let tail: Vec<&str> = tail.into_iter().rev().collect();
+    let why = result.unwrap_err();
+    let profile = &world.engine.profile;
+    panic!("seed {seed}: {why}\n{profile:?}\nat {} ms:\n{}", world.now, tail.join("\n"));
+}
+
+#[test]
+fn fixed_seeds_are_safe_and_live() {
+    let seeds = env("KVBRIDGE_SIM_SEEDS").unwrap_or(40);
+    let (mut faults, mut replayed) = (0, 0);
+    for seed in 0..seeds {
+        let world = must_hold(seed);
+        faults += world.faults_hit;
+        replayed += world.consumers.iter().map(|consumer| consumer.replay_work).sum::<u64>();
+    }
+    println!("{seeds} seeds, {faults} faults injected, {replayed} batches replayed by readers");
+    assert!(faults > seeds * 10, "a swarm without faults proves nothing");
+}
+
+/// Seeds nobody chose, so that every run of the tests looks somewhere new.
+#[test]
+fn fresh_seeds_are_safe_and_live() {
+    let first = RandomState::new().build_hasher().finish() >> 1;
+    for seed in first..first + env("KVBRIDGE_SIM_FRESH").unwrap_or(0) {
+        must_hold(seed);
+    }
+}
+
+#[test]
+fn one_seed() {
+    let Some(seed) = env("KVBRIDGE_SIM_SEED") else { return };
+    let (world, result) = run(seed, None, Trace::on());
+    println!("{}", world.trace.lines().join("\n"));
+    assert_eq!(result, Ok(()), "seed {seed}");
+}
+
+/// How many of many seeds fail, and how: for whoever changes something.
+#[test]
+fn survey() {
+    let Some(seeds) = env("KVBRIDGE_SIM_SURVEY") else { return };
+    let failed = (0..seeds).filter_map(|seed| Some((seed, quick(seed, None).err()?)));
+    let failed: Vec<(u64, String)> = failed.collect();
+    for (seed, why) in &failed {
+        println!("{seed}: {}", why.chars().take(150).collect::<String>());
+    }
+    println!("{} of {seeds} fail", failed.len());
+}
+
+#[test]
+fn the_same_seed_runs_the_same_way() {
+    for seed in [1, 7, 42, 1_234_567] {
+        let first = run(seed, None, Trace::on()).0.trace.lines();
+        let second = run(seed, None, Trace::on()).0.trace.lines();
+        assert!(first == second, "seed {seed} took two ways");
+    }
+}
+
+/// Which seed catches which mistake: `KVBRIDGE_SIM_HUNT=2000 cargo test … hunt -- --nocapture`.
+#[test]
+fn hunt() {
+    let Some(most) = env("KVBRIDGE_SIM_HUNT") else { return };
+    for mistake in Mistake::ALL {
+        let found = (0..most).find_map(|seed| Some((seed, quick(seed, Some(mistake)).err()?)));
+        let why = found.as_ref().map(|(_, why)| why.chars().take(90).collect::<String>());
+        println!("(Mistake::{mistake:?}, {:?}), // {why:?}", found.map(|(seed, _)| seed));
+    }
+}

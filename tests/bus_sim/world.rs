@@ -1,0 +1,313 @@
+//! One run: an engine, bridges, a log and its readers in one thread, by one seed.
+
+use std::collections::VecDeque;
+
+use kvbridge::{
+    api::SnapshotRefusal,
+    schemas::{Status, Trust},
+    shared_log::Pointer,
+};
+
+use crate::{
+    bridge::Bridge,
+    bus_faults::BusFaults,
+    consumer::{Asked, Consumer},
+    desk::Registry,
+    engine::{Engine, Profile, Quirks},
+    faults::Faults,
+    invariants::Violation,
+    log::{Log, Objects},
+    mistakes::Mistake,
+    reading::{self, Part},
+    rng::Rng,
+    setting::Trace,
+};
+
+/// Model milliseconds with faults on, then with faults off.
+const FAULTY_MS: u64 = 4_000;
+const CALM_MS: u64 = 4_000;
+const STEP_MS: u64 = 5;
+
+/// The whole of one run.
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) engine: Engine,
+    pub(crate) bridges: Vec<Bridge>,
+    pub(crate) consumers: Vec<Consumer>,
+    pub(crate) log: Log,
+    pub(crate) trace: Trace,
+    pub(crate) faults_hit: u64,
+    /// How often a bridge came back to a life that nobody could compare.
+    pub(crate) unknown: u64,
+    /// How late a heartbeat may come.
+    pub(crate) status_delay_max: u64,
+    pub(crate) registry: Registry,
+    objects: Objects,
+    faults: Faults,
+    bus: BusFaults,
+    /// Heartbeats under way, for each reader.
+    words: Vec<VecDeque<(u64, Status)>>,
+    paused_until: u64,
+    rate: u64,
+    mistake: Option<Mistake>,
+    rng: Rng,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, mistake: Option<Mistake>, trace: Trace) -> World {
+        let mut rng = Rng::new(seed);
+        let profile = profile(&mut rng);
+        let faults = hop_faults(&mut rng);
+        let bus = BusFaults::swarm(&mut rng);
+        let bridges = bridges(&profile, mistake, &trace, &mut rng);
+        let names = ["near", "late"];
+        let joins = [rng.below(200), rng.below(FAULTY_MS + CALM_MS / 4)];
+        let consumers: Vec<Consumer> = names
+            .into_iter()
+            .zip(joins)
+            .map(|(name, at)| Consumer::new(name, at, mistake, trace.clone(), rng.fork()))
+            .collect();
+        let kept_max = [30, 150, 100_000][usize::try_from(rng.below(3)).unwrap()];
+        let objects = Objects {
+            last_writer_wins: mistake == Some(Mistake::LastWriterWins),
+            ..Objects::default()
+        };
+        World {
+            now: 0,
+            engine: Engine::new(profile, &mut rng.fork()),
+            bridges,
+            words: consumers.iter().map(|_| VecDeque::new()).collect(),
+            consumers,
+            log: Log::new(kept_max, 400 + rng.below(1_000)),
+            trace,
+            faults_hit: 0,
+            unknown: 0,
+            status_delay_max: if bus.status_slow > 0 { 120 } else { 10 },
+            registry: Registry::default(),
+            objects,
+            faults,
+            bus,
+            paused_until: 0,
+            rate: 500 + rng.below(3_000),
+            mistake,
+            rng,
+        }
+    }
+
+    /// Runs both phases; the first violation ends it.
+    pub(crate) fn run(&mut self) -> Result<(), Violation> {
+        if self.rng.hit(5_000) {
+            for _ in 0..self.rng.below(60) {
+                self.engine.step(0, Quirks::default());
+            }
+        }
+        for bridge in &mut self.bridges {
+            bridge.live.reattach_at = Some(self.rng.below(100));
+        }
+        while self.now < FAULTY_MS {
+            self.turn()?;
+        }
+        (self.faults, self.bus) = (Faults::default(), BusFaults::default());
+        self.consumers.iter_mut().for_each(Consumer::hurry);
+        self.trace.say(|| format!("{:>6} ---- faults off ----", self.now));
+        while self.now < FAULTY_MS + CALM_MS {
+            self.turn()?;
+        }
+        let bridges = self.bridges.iter().map(|bridge| {
+            bridge.live.faults_hit + bridge.answers.faults_hit + bridge.sender.faults_hit
+        });
+        let consumers = self.consumers.iter().map(|consumer| consumer.faults_hit);
+        self.faults_hit += bridges.chain(consumers).sum::<u64>();
+        self.check_liveness()
+    }
+
+    fn turn(&mut self) -> Result<(), Violation> {
+        self.now += STEP_MS;
+        self.engine_turn();
+        self.bridges_turn()?;
+        let last_second = self.now > FAULTY_MS + CALM_MS - 1_000;
+        for bridge in &mut self.bridges {
+            let least = if last_second { bridge.least } else { Trust::Exact };
+            bridge.least = least.min(bridge.trust.device);
+        }
+        self.log_turn();
+        self.words_turn();
+        for at in 0..self.consumers.len() {
+            self.consumers[at].turn(self.now, &self.log, &self.bus)?;
+            if let Some((attempt, asked)) = self.consumers[at].due(self.now) {
+                let parts = self.answer(at, asked);
+                self.consumers[at].answer(self.now, attempt, parts);
+            }
+        }
+        self.check_safety()
+    }
+
+    fn engine_turn(&mut self) {
+        if self.rng.hit(self.faults.pause) {
+            self.faults_hit += 1;
+            self.paused_until = self.now + self.rng.below(1_500);
+        }
+        if self.rng.hit(self.faults.restart) {
+            self.faults_hit += 1;
+            self.trace.say(|| format!("{:>6} ---- engine restarts ----", self.now));
+            self.engine.restart(self.now);
+            for bridge in &mut self.bridges {
+                let back_after = 5 + self.rng.below(200);
+                bridge.live.detach(self.now, back_after);
+            }
+        }
+        for bridge in &mut self.bridges {
+            if self.rng.hit(self.faults.detach) {
+                self.faults_hit += 1;
+                let back_after = 5 + self.rng.below(600);
+                bridge.live.detach(self.now, back_after);
+            }
+        }
+        if self.now < self.paused_until || !self.rng.hit(self.rate) {
+            return;
+        }
+        let quirks = Quirks {
+            burn_seq: self.rng.hit(self.faults.burn),
+            poison: self.rng.hit(self.faults.poison),
+            lose_store: self.rng.hit(self.faults.lose_store),
+            unknown_tag: self.rng.hit(self.faults.unknown_tag),
+            clear: self.rng.hit(self.faults.clear),
+            repair: self.rng.hit(self.faults.repair),
+        };
+        if let Some(batch) = self.engine.step(self.now, quirks) {
+            for bridge in &mut self.bridges {
+                bridge.live.send(self.now, batch.clone(), &self.faults, &mut self.rng);
+            }
+        }
+    }
+
+    fn bridges_turn(&mut self) -> Result<(), Violation> {
+        for bridge in &mut self.bridges {
+            if self.rng.hit(self.bus.bridge_restart) {
+                self.faults_hit += 1;
+                self.unknown += 1;
+                bridge.restart(self.now);
+            }
+            bridge.turn(self.now, &mut self.engine, &self.faults)?;
+            let bus = (&mut self.log, &mut self.registry, &mut self.objects);
+            bridge.bus_turn(self.now, bus, &self.bus)?;
+        }
+        Ok(())
+    }
+
+    fn log_turn(&mut self) {
+        if self.rng.hit(self.bus.made_anew) {
+            self.faults_hit += 1;
+            self.trace.say(|| format!("{:>6} ---- log made anew ----", self.now));
+            self.log.make_anew(self.now);
+        }
+        if self.rng.hit(self.bus.registry_lost) {
+            self.faults_hit += 1;
+            self.trace.say(|| format!("{:>6} ---- registry lost ----", self.now));
+            self.registry.lose();
+        }
+        if self.mistake == Some(Mistake::RegistryWithTtl) {
+            self.registry.expire(self.now);
+        }
+        if self.rng.hit(self.bus.others) {
+            self.log.others_write(1 + self.rng.below(12));
+        }
+    }
+
+    /// Heartbeats, each on its own way to each reader.
+    fn words_turn(&mut self) {
+        for bridge in &mut self.bridges {
+            let Some(status) = bridge.status(self.now) else { continue };
+            self.registry.say(self.now, bridge.name, status.clone());
+            for words in &mut self.words {
+                if self.rng.hit(self.bus.status_lost) {
+                    self.faults_hit += 1;
+                    continue;
+                }
+                let slow = self.rng.hit(self.bus.status_slow);
+                let delay = 1 + self.rng.below(if slow { 110 } else { 5 });
+                words.push_back((self.now + delay, status.clone()));
+            }
+        }
+        for (consumer, words) in self.consumers.iter_mut().zip(&mut self.words) {
+            while let Some((_, status)) = words.pop_front_if(|(at, _)| *at <= self.now) {
+                consumer.vouches.heard(self.now, &status);
+            }
+        }
+    }
+
+    fn answer(&mut self, at: usize, asked: Asked) -> Vec<Part> {
+        if !self.consumers[at].is_attached(&self.log) {
+            return vec![Part::Failed];
+        }
+        match asked {
+            Asked::Replay(known) => reading::replay(&self.log, &known, self.mistake),
+            Asked::Snapshot(Some(object)) => match self.objects.stored.get(&object) {
+                Some(object) => reading::snapshot(object, None),
+                None => vec![Part::Refused(SnapshotRefusal::Unavailable)],
+            },
+            Asked::Snapshot(None) => self.best_snapshot(),
+        }
+    }
+
+    /// The pointed one, if all that came behind it is still there; else a fresh one.
+    fn best_snapshot(&mut self) -> Vec<Part> {
+        if self.rng.hit(self.bus.busy) {
+            self.faults_hit += 1;
+            return vec![Part::Refused(SnapshotRefusal::Busy)];
+        }
+        let (ends, life) = (self.log.ends(), self.log.life());
+        let usable = |pointer: &Pointer| pointer.leads_on(ends, life);
+        let mut pointer = self.objects.pointer.clone().filter(usable);
+        if pointer.is_none() {
+            // One of those that are there answers.
+            let count = self.bridges.len();
+            let first = usize::try_from(self.rng.below(count as u64)).unwrap();
+            let mut order = (0..count).map(|at| (first + at) % count);
+            let there = order.find(|at| self.bridges[*at].sender.is_connected());
+            let Some(there) = there else {
+                return vec![Part::Refused(SnapshotRefusal::Unavailable)];
+            };
+            let fresh = self.bridges[there].keep_now(self.now, &self.log, &mut self.objects);
+            pointer = fresh.filter(usable);
+        }
+        let object = pointer.as_ref().and_then(|it| self.objects.stored.get(&it.object));
+        match (pointer.as_ref(), object) {
+            (Some(pointer), Some(object)) => {
+                reading::snapshot(object, Some(reading::behind(pointer)))
+            }
+            _ => vec![Part::Refused(SnapshotRefusal::Busy)],
+        }
+    }
+}
+
+fn bridges(
+    profile: &Profile,
+    mistake: Option<Mistake>,
+    trace: &Trace,
+    rng: &mut Rng,
+) -> Vec<Bridge> {
+    let names: &[&'static str] = if rng.hit(7_000) { &["a", "b"] } else { &["a"] };
+    names.iter().map(|it| Bridge::new(it, profile, mistake, trace.clone(), rng.fork())).collect()
+}
+
+/// The first hop has its own simulator: here it is a little kinder.
+fn hop_faults(rng: &mut Rng) -> Faults {
+    let faults = Faults::swarm(rng);
+    Faults { restart_midway: 0, restart_aligned: 0, straggler: 0, ..faults }
+}
+
+fn profile(rng: &mut Rng) -> Profile {
+    Profile {
+        epoch_on_wire: false,
+        journal_max: [5, 40, 10_000][usize::try_from(rng.below(3)).unwrap()],
+        host_tier: rng.hit(4_000),
+        groups: 1 + u32::from(rng.hit(3_000)),
+        pool: 8 + usize::try_from(rng.below(16)).unwrap(),
+        // Bridges that compare three batches cannot tell lives of which more are the same.
+        frozen_clock: false,
+        replay: rng.hit(9_000),
+        snapshot: false,
+        unproven: false,
+    }
+}
