@@ -15,6 +15,7 @@ mod lifecycle_signals;
 mod matching;
 mod nats_bus;
 mod nats_lives;
+mod nats_permissions;
 mod nats_reader;
 mod nats_run;
 mod nats_server;

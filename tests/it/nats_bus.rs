@@ -27,6 +27,7 @@ pub(crate) fn config(server: &Server) -> NatsConfig {
         urls: vec![server.url()],
         auth: NatsAuth::Open,
         tls: NatsTls::default(),
+        inbox: limits::BUS_INBOX_PREFIX.to_owned(),
         streams: StreamsConfig {
             prefix: limits::BUS_STREAM_PREFIX.to_owned(),
             shards: Shards::Model,

@@ -85,6 +85,7 @@ pub async fn connect(
     }
     let mut options = options
         .name("kvbridge")
+        .custom_inbox_prefix(&config.inbox)
         .connection_timeout(CONNECT_TIMEOUT)
         .request_timeout(Some(CONNECT_TIMEOUT))
         .ping_interval(PING_EVERY)
