@@ -13,6 +13,7 @@ mod http;
 mod lifecycle_restart;
 mod lifecycle_signals;
 mod matching;
+mod nats_auth;
 mod nats_bus;
 mod nats_lives;
 mod nats_permissions;

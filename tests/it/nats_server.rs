@@ -91,6 +91,16 @@ impl Server {
         }
     }
 
+    /// Other lines of its configuration from the next start on.
+    pub(crate) fn set_more(&mut self, more: &str) {
+        more.clone_into(&mut self.more);
+    }
+
+    /// Its folder, for files that its configuration names.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
