@@ -27,23 +27,35 @@ const LOOK: Duration = Duration::from_millis(20);
 const STREAM: &str = "KVHINTS_fake";
 const KEY: &str = "fake.i=3A1.0";
 
-struct World {
-    server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     fake: Running,
     fake_url: String,
     ports: (String, String),
     client: reqwest::Client,
+    /// The server has the users of `kvbridge bus permissions`.
+    has_users: bool,
 }
 
 /// A kvbridge of this world.
-struct Program {
+pub(crate) struct Program {
     running: Running,
     url: String,
 }
 
+/// As the user of a role.
+pub(crate) fn as_user(command: &mut Command, role: &str) {
+    command
+        .env("KVBRIDGE__BUS__USER", format!("kvbridge-{role}"))
+        .env("KVBRIDGE__BUS__PASSWORD", format!("secret-of-{role}"));
+}
+
 impl World {
     fn start(name: &str) -> World {
-        let server = Server::started(name);
+        World::on(Server::started(name), false)
+    }
+
+    pub(crate) fn on(server: Server, has_users: bool) -> World {
         let mut command = kvbridge();
         command.args("fake-engine --engine vllm --ports-json --pub 0 --replay 0".split(' '));
         command.args(["--http", "127.0.0.1:0", "--step-ms", "1", "--blocks", "96"]);
@@ -56,11 +68,15 @@ impl World {
             fake_url: text(&ports["http"]),
             ports: (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"])),
             client: http_client(),
+            has_users,
         }
     }
 
-    fn command(&self, snapshots: &str) -> Command {
+    fn command(&self, snapshots: &str, role: &str) -> Command {
         let mut command = kvbridge();
+        if self.has_users {
+            as_user(&mut command, role);
+        }
         command
             .args(["run", "--listen", "127.0.0.1:0"])
             .env("KVBRIDGE__BUS__KIND", "nats")
@@ -71,8 +87,8 @@ impl World {
     }
 
     /// Reads the engine, writes the bus.
-    async fn bridge(&self, snapshots: &str) -> Program {
-        let mut command = self.command(snapshots);
+    pub(crate) async fn bridge(&self, snapshots: &str) -> Program {
+        let mut command = self.command(snapshots, "bridge");
         command.args(["--vllm", &self.ports.0, "--replay", &self.ports.1]);
         command.args(["--model", "fake", "--instance", "i:1"]);
         let bridge = Program::start(command);
@@ -82,16 +98,16 @@ impl World {
     }
 
     /// Reads the bus alone.
-    fn index(&self) -> Program {
-        Program::start(self.command("1h"))
+    pub(crate) fn index(&self) -> Program {
+        Program::start(self.command("1h", "index"))
     }
 
-    async fn fault(&self, fault: Value) {
+    pub(crate) async fn fault(&self, fault: Value) {
         let answer = self.client.post(format!("{}/control", self.fake_url)).body(fault.to_string());
         assert!(answer.send().await.unwrap().status().is_success());
     }
 
-    async fn burst(&self, count: u64) {
+    pub(crate) async fn burst(&self, count: u64) {
         self.fault(json!({"fault": "burst", "count": count})).await;
     }
 
@@ -108,7 +124,7 @@ impl World {
     }
 
     /// Waits until it is exact at the engine's seq, and compares every block.
-    async fn is_true(&self, of: &Program) -> Value {
+    pub(crate) async fn is_true(&self, of: &Program) -> Value {
         let deadline = Instant::now() + LIMIT;
         loop {
             let (head, truth) = lines(&self.text(&format!("{}/truth?rank=0", self.fake_url)).await);
@@ -145,7 +161,7 @@ impl World {
         line.map_or(0, |line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
     }
 
-    async fn until_stored(&self, bridge: &Program, count: u64) {
+    pub(crate) async fn until_stored(&self, bridge: &Program, count: u64) {
         let deadline = Instant::now() + LIMIT;
         while self.metric(bridge, "kvbridge_bus_snapshots_stored_total").await < count {
             assert!(Instant::now() < deadline, "no snapshot is stored");
@@ -155,7 +171,7 @@ impl World {
         }
     }
 
-    fn end(self, programs: impl IntoIterator<Item = Program>) {
+    pub(crate) fn end(self, programs: impl IntoIterator<Item = Program>) {
         for program in programs {
             assert_eq!(program.running.end(Some("-TERM")).0, 0);
         }
@@ -291,13 +307,13 @@ async fn a_restart_of_the_engine_reaches_the_index() {
 #[tokio::test]
 async fn a_process_that_is_both_reads_nothing_twice() {
     let world = World::start("reader-both");
-    let mut command = world.command("1h");
+    let mut command = world.command("1h", "bridge");
     command.args(["--vllm", &world.ports.0, "--replay", &world.ports.1]);
     command.args(["--model", "fake", "--instance", "i:1"]).env("KVBRIDGE__BUS__READ", "true");
     let both = Program::start(command);
     world.burst(3).await;
     world.is_true(&both).await;
-    let mut other = world.command("1h");
+    let mut other = world.command("1h", "bridge");
     other.args(["--rate", "1000", "--play"]).arg(one_life("reader-both.jsonl"));
     let other = Program::start(other);
     let deadline = Instant::now() + LIMIT;
