@@ -19,6 +19,7 @@ mod nats_lives;
 mod nats_reader;
 mod nats_run;
 mod nats_server;
+mod nats_slow;
 mod oracle;
 mod peer;
 mod program;
