@@ -119,6 +119,8 @@ pub struct Recovery {
     births: VecDeque<Tick>,
     quarantine_until: Option<Tick>,
     quarantine_ms: u64,
+    /// The engine lets blocks go without a word.
+    unannounced: bool,
     /// Snapshots failed in this episode; another way is taken until the view is settled.
     snapshot_failed: bool,
 }
@@ -171,6 +173,7 @@ impl Recovery {
             births: VecDeque::new(),
             quarantine_until: None,
             quarantine_ms,
+            unannounced: false,
             snapshot_failed: false,
         }
     }
@@ -244,6 +247,10 @@ impl Recovery {
             SourceEvent::Restarted => {
                 cx.record(Fact::Restarted);
                 self.new_epoch(cx, None, None);
+            }
+            SourceEvent::Unannounced => {
+                cx.record(Fact::Unannounced);
+                self.unannounced = true;
             }
         }
     }

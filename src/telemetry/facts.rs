@@ -133,6 +133,7 @@ fn level(fact: Fact) -> Level {
         | Fact::Flushed
         | Fact::ResyncAsked
         | Fact::Restarted
+        | Fact::Unannounced
         | Fact::Released => Level::Info,
         Fact::EndMarker
         | Fact::StaleEpoch

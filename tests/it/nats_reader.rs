@@ -96,7 +96,9 @@ impl Reader {
         let next = tokio::time::timeout(LIMIT, self.source.next()).await.expect("something comes");
         match next.unwrap() {
             Delivery::Event(event) => event,
-            Delivery::Records { .. } => panic!("nobody asked for a snapshot"),
+            Delivery::Records { .. } | Delivery::Figures(_) => {
+                panic!("nobody asked for a snapshot")
+            }
         }
     }
 

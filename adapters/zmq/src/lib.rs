@@ -48,7 +48,6 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
-mod counters;
 mod fifo;
 pub mod frame;
 mod live_queue;
@@ -60,9 +59,9 @@ pub mod source;
 pub mod subscribe;
 mod transport;
 
-pub use counters::Counters;
 pub use fifo::QueueLimits;
 pub use frame::{FrameError, LiveFrame, SeqFrame};
+pub use kvbridge_adapters_api::Counters;
 pub use replay::{ReplayClient, ReplayFailure, ReplayPart, ReplaySettings};
 pub use retry::RetrySettings;
 pub use serve::{Faults, Framing, ServeError, ServeSettings, Server};

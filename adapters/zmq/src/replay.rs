@@ -9,7 +9,7 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use kvbridge_adapters_api::Attempt;
+use kvbridge_adapters_api::{Attempt, Counters};
 use tokio::{
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
@@ -19,7 +19,6 @@ use tracing::debug;
 #[cfg(feature = "omq")]
 use crate::transport::by_omq;
 use crate::{
-    counters::Counters,
     fifo::{CloseOnDrop, Fifo, QueueLimits},
     frame::{FRAME_BYTES_MAX, FrameError, ReplayFrame, SeqFrame, parse_replay},
     subscribe::{CONNECT_TIMEOUT, DetachReason},
