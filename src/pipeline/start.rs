@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::{
     Driver, DriverParts, Fleet, FleetEvent, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus,
     Signs, Tasks,
-    registry::{self, OpenError, Opened},
+    registry::{self, Drains, OpenError, Opened},
 };
 use crate::{
     bus::{Embedded, Found, LogWriter, NatsBus, SharedBus, nats::BusStartError},
@@ -48,6 +48,8 @@ pub struct Pipeline {
     pub sources: Arc<Mutex<Vec<(ReplicaKey, SourceMetrics)>>>,
     /// Where envelopes travel.
     pub bus: SharedBus,
+    /// Engines that are asked.
+    pub drains: Arc<Drains>,
     /// Time.
     pub clock: Clock,
 }
@@ -96,7 +98,8 @@ pub async fn start(
         BusConfig::Embedded => Arc::new(Embedded::new(fleet.events_sender())),
         BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
     };
-    let pipeline = Pipeline { fleet, index, writers, sources: Arc::default(), bus, clock };
+    let (sources, drains) = (Arc::default(), Arc::default());
+    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, clock };
     let terms = Terms { config, state, floor: Epoch(0) };
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
@@ -146,7 +149,7 @@ impl Pipeline {
         let key = source.replica.key();
         // It may have been read from the bus so far; its engine is nearer.
         self.close(&key).await;
-        let opened = registry::open(source, config)
+        let opened = registry::open(source, config, &self.drains)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         let fold = fold(source, &opened);
         let mut kept = match state {
