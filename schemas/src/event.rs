@@ -17,6 +17,8 @@ pub enum Event {
     Reset(Reset),
     /// A block changed its tier in one step.
     Moved(Moved),
+    /// A bridge's trust changed here. Covers no seq: its envelope has span 0.
+    Trust(TrustChange),
     /// An event type of a later minor version, by its name. It is kept, never acted on.
     Unknown(String),
 }
@@ -231,4 +233,15 @@ pub struct Moved {
     pub from: Tier,
     /// Where it is now.
     pub to: Tier,
+}
+
+/// From here on a bridge believes this much of the replica, no more and no less.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustChange {
+    /// What it believes now.
+    pub trust: Trust,
+    /// Why it is no better, or `contiguous`.
+    pub reason: String,
+    /// Which bridge speaks: another one may believe more.
+    pub bridge: String,
 }

@@ -68,7 +68,7 @@ pub use content::{CONTENT_SEED, content_hash, digest};
 pub use envelope::{Engine, Envelope, HashInfo, SCHEMA_VERSION};
 pub use event::{
     ClearCause, Cleared, Event, ExtraKey, Moved, Parent, Place, Removed, Reset, Scope, Stored,
-    StoredBlock, Tokens,
+    StoredBlock, Tokens, TrustChange,
 };
 pub use hash::{BlockHash, BlockHashError, Digest, HASH_BYTES_MAX, HashScheme, Projection};
 pub use identity::{BusSeq, Cursor, EngineKind, Epoch, KeyError, Replica, ReplicaKey, Seq};

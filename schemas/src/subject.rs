@@ -8,6 +8,9 @@ pub const HINT_PREFIX: &str = "kv.v1.hint.";
 /// What every snapshot request begins with.
 pub const SNAPSHOT_PREFIX: &str = "kv.v1.snapshot.";
 
+/// What every subject of heartbeats begins with.
+pub const STATUS_PREFIX: &str = "kv.v1.status.";
+
 /// Every hint of every replica, for a subscription.
 pub const HINT_ALL: &str = "kv.v1.hint.>";
 
@@ -27,6 +30,11 @@ pub fn hint_of_model(model: &str) -> String {
 /// The subject on which a snapshot of a replica is asked for: `kv.v1.snapshot.<key>`.
 pub fn snapshot(key: &ReplicaKey) -> String {
     format!("{SNAPSHOT_PREFIX}{key}")
+}
+
+/// The subject of a replica's heartbeats: `kv.v1.status.<key>`.
+pub fn status(key: &ReplicaKey) -> String {
+    format!("{STATUS_PREFIX}{key}")
 }
 
 /// Whose envelopes a hint subject carries.
@@ -102,6 +110,7 @@ mod tests {
         let key = replica().key();
         assert_eq!(hint(&key), "kv.v1.hint.org=2Fm-1=2E5.10=2E0=2E0=2E7=3A8000.3");
         assert_eq!(snapshot(&key), "kv.v1.snapshot.org=2Fm-1=2E5.10=2E0=2E0=2E7=3A8000.3");
+        assert_eq!(status(&key), "kv.v1.status.org=2Fm-1=2E5.10=2E0=2E0=2E7=3A8000.3");
         assert_eq!(message_id(&key, Epoch(7), Seq(9)), "org=2Fm-1=2E5.10=2E0=2E0=2E7=3A8000.3/7/9");
         assert_eq!(hint_of_model("org/m-1.5"), "kv.v1.hint.org=2Fm-1=2E5.>");
     }

@@ -274,6 +274,7 @@ mod tests {
             signs: Arc::default(),
             engine: EngineKind::Vllm,
             is_bridged: false,
+            life: None,
             stop: CancellationToken::new(),
             replica: Arc::new(replica),
         };

@@ -2,6 +2,7 @@
 //!
 //! - [`Embedded`]: this process only; readers that are not there miss nothing.
 //! - [`NatsBus`]: JetStream; kept for a while, readable from anywhere.
+//! - [`ZmqBus`]: ZeroMQ sockets and a journal of this bridge; readable from anywhere, no broker.
 //!
 //! What is written is contiguous by construction ([`Lane`](crate::shared_log::Lane)): a seq that
 //! this bridge could not deliver is covered by a reset, so a reader never waits for what will not
@@ -11,14 +12,25 @@
 //! too. Which replicas there are to read is [`Found`] on the bus itself.
 
 mod embedded;
+mod life;
 mod log;
 pub mod nats;
+mod spool;
+mod unnamed;
+mod vouch;
+pub mod zmq;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use kvbridge_adapters_api::{Removal, Source};
-use kvbridge_schemas::{BusSeq, EngineKind, Envelope, Replica, ReplicaKey};
+use kvbridge_schemas::{BusSeq, Cursor, EngineKind, Envelope, Replica, ReplicaKey};
 use tokio::sync::{mpsc, oneshot};
 
 use self::nats::BusStartError;
@@ -26,12 +38,15 @@ use crate::{
     clock::Clock,
     config::SpoolFull,
     pipeline::{Fleet, Tasks},
-    shared_log::Outgoing,
+    shared_log::{LogTail, Outgoing},
 };
 
 pub use embedded::Embedded;
+pub use life::{LogLife, Name, Named};
 pub use log::{LogWriter, Offered};
 pub use nats::NatsBus;
+pub use vouch::VouchWatch;
+pub use zmq::ZmqBus;
 
 /// A bus that this process writes to.
 pub trait Bus: Send + Sync {
@@ -48,6 +63,21 @@ pub trait Bus: Send + Sync {
     /// For a bus that is kept beyond this process: the bridge's name in the ids of resets, and what
     /// happens when the spool is full.
     fn keeps(&self) -> Option<(Arc<str>, SpoolFull)> {
+        None
+    }
+    /// For a bus that names lives: begins to look after a replica, whose view stands here. Called
+    /// before its writer is opened.
+    fn life(&self, _replica: &Replica, _content: String, _at: Cursor) -> Option<Arc<LogLife>> {
+        None
+    }
+    /// Looks after a replica no more.
+    fn forget(&self, _replica: &Replica) {}
+    /// Where it can be reached, for people.
+    fn place(&self) -> Option<String> {
+        None
+    }
+    /// Where the log of a replica ends that an earlier process of this bridge wrote.
+    fn tail(&self, _key: &ReplicaKey) -> Option<LogTail> {
         None
     }
     /// Begins to read: which replicas there are, and their logs. For a process that reads a bus.
@@ -192,6 +222,13 @@ impl fmt::Display for BusState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// Differs between bridges that run at a time, and between runs of one.
+fn made_up_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{:x}-{:x}-{count}", Clock::unix_ms(), std::process::id())
 }
 
 /// What a bus is shared as.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     checkpoint::StateError,
-    config::{BusConfig, Config, Flags, SourceFile, limits},
+    config::{Config, Flags, SourceFile, limits},
     http::{Access, Security},
     pipeline::{self, Pipeline, ReplicaHandle, registry},
     playback::{PlayError, Player, Recording},
@@ -112,6 +112,7 @@ impl RunArgs {
             listen: self.listen.take(),
             insecure: self.insecure,
             sources: std::mem::take(&mut self.sources.sources),
+            ..Flags::default()
         };
         let engine =
             self.engine.take().or_else(|| registry::engine_names().next().map(str::to_owned));
@@ -130,7 +131,7 @@ impl RunArgs {
         let mut stop = signal::Stop::new()?;
         let listen = listener.local_addr()?;
         let mut service = Service::start(config.clone(), security, listener, render).await?;
-        banner(console, &config, listen)?;
+        banner(console, &config, listen, &service.pipeline)?;
         let ended =
             live(&mut service, &origin, &mut stop, (player.as_mut(), self.playback.once), console)
                 .await;
@@ -204,6 +205,7 @@ fn banner(
     console: &mut Console<'_>,
     config: &Config,
     listen: std::net::SocketAddr,
+    pipeline: &Pipeline,
 ) -> std::io::Result<()> {
     let scheme = if config.http.tls.is_some() { "https" } else { "http" };
     console.line(&format!("kvbridge {} on {scheme}://{listen}", version()))?;
@@ -221,8 +223,8 @@ fn banner(
         };
         console.line(&format!("  {key}: {engine} {verb} {}, {replay}", source.endpoint))?;
     }
-    if let BusConfig::Nats(nats) = &config.bus {
-        console.line(&format!("  bus: {}", nats.urls.join(", ")))?;
+    if let Some(place) = pipeline.bus.place() {
+        console.line(&format!("  bus: {place}"))?;
     }
     console.out.flush()
 }

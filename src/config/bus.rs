@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{Secret, file::BusFile, limits, validate::Check};
+use super::{Secret, ZmqConfig, file::BusFile, limits, validate::Check};
 
 /// Where envelopes travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum BusConfig {
     Embedded,
     /// JetStream of a NATS server.
     Nats(Box<NatsConfig>),
+    /// ZeroMQ sockets of bridges.
+    Zmq(Box<ZmqConfig>),
 }
 
 impl BusConfig {
@@ -19,6 +21,7 @@ impl BusConfig {
         match self {
             BusConfig::Embedded => false,
             BusConfig::Nats(nats) => nats.read,
+            BusConfig::Zmq(zmq) => !zmq.connect.is_empty(),
         }
     }
 }
@@ -132,6 +135,28 @@ pub enum SpoolFull {
     Resync,
 }
 
+/// Lays the server that flags name over that of the file. Whoever says who they are does so as a
+/// whole: a file's token beside a flag's name would be two identities.
+pub(super) fn lay_over(file: &mut BusFile, flags: BusFile) {
+    let BusFile { url, token, user, password, nkey, creds, tls_ca, tls_cert, tls_key, .. } = flags;
+    let BusFile { stream, shards, models, .. } = flags;
+    if url.is_some() {
+        file.kind = Some("nats".to_owned());
+        file.url = url;
+    }
+    if token.is_some() || user.is_some() || nkey.is_some() || creds.is_some() {
+        (file.token, file.user, file.password) = (token, user, password);
+        (file.nkey, file.creds) = (nkey, creds);
+    }
+    file.stream = stream.or(file.stream.take());
+    file.shards = shards.or(file.shards.take());
+    file.models = models.or(file.models.take());
+    file.tls_ca = tls_ca.or(file.tls_ca.take());
+    if tls_cert.is_some() {
+        (file.tls_cert, file.tls_key) = (tls_cert, tls_key);
+    }
+}
+
 /// Copies a JetStream cluster can keep.
 const REPLICA_COUNT_MAX: u32 = 5;
 
@@ -143,42 +168,59 @@ const SPOOL_BYTES_MIN: u64 = 1024 * 1024;
 
 impl Check<'_> {
     pub(super) fn bus(&mut self, file: BusFile) -> BusConfig {
-        match file.kind.as_deref().unwrap_or("embedded") {
-            "embedded" => self.no_bus_fields(&file),
-            "nats" => return BusConfig::Nats(Box::new(self.nats(file))),
-            kind => self.note("bus.kind", format!("expected embedded or nats, got {kind:?}")),
+        let kind = file.kind.clone().unwrap_or_else(|| "embedded".to_owned());
+        match kind.as_str() {
+            "embedded" | "nats" | "zmq" => self.fields_of_other_kinds(&file, &kind),
+            kind => {
+                self.note("bus.kind", format!("expected embedded, nats or zmq, got {kind:?}"));
+            }
         }
-        BusConfig::Embedded
+        match kind.as_str() {
+            "nats" => BusConfig::Nats(Box::new(self.nats(file))),
+            "zmq" => BusConfig::Zmq(Box::new(self.zmq(&file))),
+            _ => BusConfig::Embedded,
+        }
     }
 
-    fn no_bus_fields(&mut self, file: &BusFile) {
-        for (field, given) in [
-            ("url", file.url.is_some()),
-            ("token", file.token.is_some()),
-            ("user", file.user.is_some()),
-            ("password", file.password.is_some()),
-            ("nkey", file.nkey.is_some()),
-            ("creds", file.creds.is_some()),
-            ("tls", file.tls.is_some()),
-            ("tls_ca", file.tls_ca.is_some()),
-            ("tls_cert", file.tls_cert.is_some()),
-            ("tls_key", file.tls_key.is_some()),
-            ("stream", file.stream.is_some()),
-            ("shards", file.shards.is_some()),
-            ("replicas", file.replicas.is_some()),
-            ("retention", file.retention.is_some()),
-            ("retention_bytes", file.retention_bytes.is_some()),
-            ("duplicate_window", file.duplicate_window.is_some()),
-            ("bridge", file.bridge.is_some()),
-            ("spool", file.spool.is_some()),
-            ("spool_full", file.spool_full.is_some()),
-            ("read", file.read.is_some()),
-            ("models", file.models.is_some()),
-            ("snapshot_interval", file.snapshot_interval.is_some()),
-            ("snapshot_batches", file.snapshot_batches.is_some()),
+    fn fields_of_other_kinds(&mut self, file: &BusFile, kind: &str) {
+        let nats: &[&str] = &["nats"];
+        for (field, given, kinds) in [
+            ("url", file.url.is_some(), nats),
+            ("token", file.token.is_some(), nats),
+            ("user", file.user.is_some(), nats),
+            ("password", file.password.is_some(), nats),
+            ("nkey", file.nkey.is_some(), nats),
+            ("creds", file.creds.is_some(), nats),
+            ("tls", file.tls.is_some(), nats),
+            ("tls_ca", file.tls_ca.is_some(), nats),
+            ("tls_cert", file.tls_cert.is_some(), nats),
+            ("tls_key", file.tls_key.is_some(), nats),
+            ("stream", file.stream.is_some(), nats),
+            ("shards", file.shards.is_some(), nats),
+            ("replicas", file.replicas.is_some(), nats),
+            ("retention", file.retention.is_some(), nats),
+            ("retention_bytes", file.retention_bytes.is_some(), nats),
+            ("duplicate_window", file.duplicate_window.is_some(), nats),
+            ("bridge", file.bridge.is_some(), &["nats", "zmq"]),
+            ("spool", file.spool.is_some(), &["nats", "zmq"]),
+            ("spool_full", file.spool_full.is_some(), &["nats", "zmq"]),
+            ("read", file.read.is_some(), nats),
+            ("models", file.models.is_some(), nats),
+            ("snapshot_interval", file.snapshot_interval.is_some(), nats),
+            ("snapshot_batches", file.snapshot_batches.is_some(), nats),
+            ("listen", file.listen.is_some(), &["zmq"]),
+            ("requests", file.requests.is_some(), &["zmq"]),
+            ("connect", file.connect.is_some(), &["zmq"]),
+            ("journal", file.journal.is_some(), &["zmq"]),
+            ("journal_bytes", file.journal_bytes.is_some(), &["zmq"]),
+            ("insecure", file.insecure.is_some(), &["zmq"]),
         ] {
-            if given {
-                self.note(&format!("bus.{field}"), "belongs to kind \"nats\"");
+            if given && !kinds.contains(&kind) {
+                let kinds: Vec<String> = kinds.iter().map(|kind| format!("{kind:?}")).collect();
+                self.note(
+                    &format!("bus.{field}"),
+                    format!("belongs to kind {}", kinds.join(" or ")),
+                );
             }
         }
     }
@@ -316,14 +358,14 @@ impl Check<'_> {
         streams
     }
 
-    fn bridge(&mut self, name: Option<String>) -> Option<String> {
+    pub(super) fn bridge(&mut self, name: Option<String>) -> Option<String> {
         if name.as_deref().is_some_and(|name| !is_word(name)) {
             self.note("bus.bridge", "expected letters, digits, - and _ only");
         }
         name
     }
 
-    fn spool(&mut self, file: &BusFile) -> u64 {
+    pub(super) fn spool(&mut self, file: &BusFile) -> u64 {
         let bytes = self.size("bus.spool", file.spool, limits::BUS_SPOOL_BYTES);
         if !(SPOOL_BYTES_MIN..=limits::BUS_SPOOL_BYTES_MAX).contains(&bytes) {
             self.note("bus.spool", "expected 1MiB to 16GiB");
@@ -331,7 +373,7 @@ impl Check<'_> {
         bytes
     }
 
-    fn spool_full(&mut self, text: Option<&str>) -> SpoolFull {
+    pub(super) fn spool_full(&mut self, text: Option<&str>) -> SpoolFull {
         match text.unwrap_or("block") {
             "block" => SpoolFull::Block,
             "resync" => SpoolFull::Resync,

@@ -127,7 +127,7 @@ pub struct ViewFile {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusFile {
-    /// `embedded` or `nats`.
+    /// `embedded`, `nats` or `zmq`.
     pub kind: Option<String>,
     /// Server addresses of `nats`, with commas between.
     pub url: Option<String>,
@@ -167,6 +167,18 @@ pub struct BusFile {
     pub spool: Option<Size>,
     /// `block` or `resync`.
     pub spool_full: Option<String>,
+    /// Where `zmq` publishes.
+    pub listen: Option<String>,
+    /// Where it answers.
+    pub requests: Option<String>,
+    /// Bridges to read.
+    pub connect: Option<Vec<String>>,
+    /// Folder of the journal.
+    pub journal: Option<String>,
+    /// Bytes that it keeps.
+    pub journal_bytes: Option<Size>,
+    /// Listen beyond the loopback although nobody is asked who they are.
+    pub insecure: Option<bool>,
     /// Read what others publish, beside the sources.
     pub read: Option<bool>,
     /// Read replicas of these models only.

@@ -269,6 +269,26 @@ pub const BUS_BLOCKED_MAX: Duration = Duration::from_secs(5);
 /// How long the spool may take to empty at the end. Shorter than [`STOP_DEADLINE`].
 pub const BUS_FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 
+/// Batches of a life that has no name on the bus yet. Too small: a log that is far behind is
+/// covered by a reset. Too large: memory while the server is away. Full: the oldest goes, or the
+/// source is not read, as `bus.spool_full` says.
+pub const BUS_UNNAMED_BATCHES: usize = 4096;
+
+/// The same bound in bytes.
+pub const BUS_UNNAMED_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long the engine's journal may take to give what the log lacks. Too small: a busy engine
+/// costs readers a reset. Too large: the log waits.
+pub const BUS_FILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time between two heartbeats of a bridge in the status bucket. Too small: writes without news.
+/// Too large: readers believe a dead bridge, or must wait that much longer.
+pub const BUS_STATUS_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a heartbeat counts. Too small: one lost heartbeat withdraws trust everywhere. Too
+/// large: a dead bridge is believed that long.
+pub const BUS_STATUS_TTL: Duration = Duration::from_secs(5);
+
 /// Time between two looks at an engine's metrics. Too small: engines render text all day. Too
 /// large: after a restart of one member a cache that no longer exists is believed that long.
 pub const ENGINE_POLL_EVERY: Duration = Duration::from_secs(1);
@@ -283,6 +303,52 @@ pub const ENGINE_METRICS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Members of one engine. The largest tensor-parallel groups are a few dozen.
 pub const ENGINE_MEMBER_COUNT_MAX: usize = 256;
+
+/// Where the ZeroMQ bus publishes and answers, when the configuration does not say: the loopback,
+/// because nobody is asked who they are.
+pub const ZMQ_LIVE: &str = "127.0.0.1:5570";
+
+/// See [`ZMQ_LIVE`].
+pub const ZMQ_REQUESTS: &str = "127.0.0.1:5571";
+
+/// Bytes of messages that the journal of a ZeroMQ bus keeps; its file takes up to about twice that.
+/// Too small: a reader that was away needs a snapshot. Too large: disk.
+pub const ZMQ_JOURNAL_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Memory in which the journal keeps pages of its file. Too small: replays of the newest messages
+/// read the disk. Too large: memory that the kernel's own cache would have given.
+pub const ZMQ_JOURNAL_CACHE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Messages written to the journal at once, with one sync of the disk. Too small: throughput of the
+/// disk's syncs. Too large: latency of the first of them.
+pub const ZMQ_GROUP_MAX: usize = 256;
+
+/// Messages in one answer to a replay request, and their bytes. Too small: a round trip for each
+/// few. Too large: that much memory for each reader that asks and does not read.
+pub const ZMQ_CHUNK_MESSAGES_MAX: usize = 256;
+
+/// See [`ZMQ_CHUNK_MESSAGES_MAX`].
+pub const ZMQ_CHUNK_BYTES_MAX: usize = 1024 * 1024;
+
+/// Requests answered at a time. Too small: readers wait for each other. Too large: as many reads of
+/// the journal at once. Full: the request is refused as busy.
+pub const ZMQ_REQUESTS_MAX: usize = 8;
+
+/// Peers of which it is known what they have read. Too small: a reader among many is answered as if
+/// it were new. Too large: some bytes each. Full: the one that was silent longest is forgotten.
+pub const ZMQ_PEERS_MAX: usize = 1024;
+
+/// Time between two looks at which replicas a bridge has. Too small: as many requests for nothing.
+/// Too large: a new replica stays unread that long.
+pub const ZMQ_LIST_EVERY: Duration = Duration::from_secs(2);
+
+/// Time between two heartbeats of a replica. Too small: traffic without news. Too large: a lost
+/// last message and a silent bridge are noticed late.
+pub const BUS_HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// Replicas that are read from one bus. Too small: a fleet is cut. Too large: whoever can write to
+/// the bus makes as many tasks and views here. Full: further ones are left out, and it is logged.
+pub const BUS_REPLICAS_MAX: usize = 4096;
 
 /// The bounds that an operator can change.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -69,7 +69,7 @@ fn every_problem_is_reported_at_once() {
         sources[0].endpoint: expected tcp://host:port, got "udp://a" (kvbridge.toml)
         sources[1].endpoint: is missing, expected tcp://host:port (kvbridge.toml)
         sources[1].dp: expected 1 to 1024 ranks, got 0 (kvbridge.toml)
-        bus.kind: expected embedded or nats, got "pigeon" (kvbridge.toml)
+        bus.kind: expected embedded, nats or zmq, got "pigeon" (kvbridge.toml)
         recovery.lease: must be longer than recovery.idle_probe and recovery.audit (kvbridge.toml)
         state.dir: must not be empty (kvbridge.toml)
         sinks[0]: no sink is supported by this version, got kind "x" (kvbridge.toml)"#]]
@@ -330,8 +330,36 @@ fn a_nats_bus_is_checked_as_a_whole() {
         bus.spool_full: expected block or resync, got "drop" (kvbridge.toml)
         bus.password: is missing beside bus.user (kvbridge.toml)"#]]
     .assert_eq(&problems(text, &[]));
-    expect!["bus.spool: belongs to kind \"nats\" (kvbridge.toml)"]
+    expect!["bus.spool: belongs to kind \"nats\" or \"zmq\" (kvbridge.toml)"]
         .assert_eq(&problems("[bus]\nspool = \"2MiB\"", &[]));
     let two = "[bus]\nkind = \"nats\"\nurl = \"nats://a:1,tls://b:2\"\nnkey = \"x\"\ncreds = \"y\"";
     assert!(problems(two, &[]).starts_with("bus: expected one of user and password"));
+}
+
+#[test]
+fn a_zmq_bus_is_checked_as_a_whole() {
+    let source = "[[sources]]\nengine = \"vllm\"\nendpoint = \"tcp://h:1\"\n";
+    let text = r#"
+        [bus]
+        kind = "zmq"
+        url = "nats://h:1"
+        listen = "0.0.0.0:1"
+        requests = "h:1"
+        connect = ["tcp://*:1", "h:1", "tcp://h:1", "tcp://h:1"]
+        journal_bytes = "2KiB"
+    "#;
+    expect![[r#"
+        bus.url: belongs to kind "nats" (kvbridge.toml)
+        bus.requests: expected an address such as 127.0.0.1:5571, got "h:1" (kvbridge.toml)
+        bus.connect: host * can only be bound, not connected to (kvbridge.toml)
+        bus.connect: expected tcp://host:port, got "h:1" (kvbridge.toml)
+        bus.connect: tcp://h:1 is there twice (kvbridge.toml)
+        bus.journal_bytes: must be at least 1MiB (kvbridge.toml)
+        bus.listen: is not the loopback, and a reader of this bus is asked nothing and sees prompts: set bus.insecure, or say --insecure (kvbridge.toml)
+        bus.journal: is missing: a folder to keep what is published (or state.dir, for bus in it) (kvbridge.toml)"#]]
+    .assert_eq(&problems(&format!("{source}{text}"), &[]));
+    let text = format!("{source}[bus]\nkind = \"zmq\"\nlisten = \"0.0.0.0:1\"\ninsecure = true\n");
+    let config = loaded(&format!("{text}[state]\ndir = \"s\""), &[]);
+    let BusConfig::Zmq(zmq) = config.bus else { panic!("zmq") };
+    assert_eq!(zmq.journal.unwrap().to_str(), Some("s/bus"));
 }

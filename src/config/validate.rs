@@ -44,9 +44,16 @@ pub(super) fn validate(
         state: check.state(&file.state),
         shutdown: check.shutdown(&file.shutdown),
     };
-    if let BusConfig::Nats(nats) = &mut config.bus {
-        nats.reconnect = (config.limits.reconnect_min, config.limits.reconnect_max);
-        nats.read |= config.sources.is_empty();
+    match &mut config.bus {
+        BusConfig::Nats(nats) => {
+            nats.reconnect = (config.limits.reconnect_min, config.limits.reconnect_max);
+            nats.read |= config.sources.is_empty();
+        }
+        BusConfig::Zmq(zmq) => {
+            let has_sources = !config.sources.is_empty();
+            check.zmq_beside(zmq, has_sources, config.state.dir.as_ref());
+        }
+        BusConfig::Embedded => (),
     }
     for (at, sink) in file.sinks.iter().enumerate() {
         let kind = sink.kind.as_deref().unwrap_or("(none)");

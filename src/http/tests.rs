@@ -99,6 +99,7 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
         signs: Arc::default(),
         engine: EngineKind::Vllm,
         is_bridged: false,
+        life: None,
         stop: stop.child_token(),
     };
     fleet.add(key, handle);

@@ -11,10 +11,10 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Delivery, SnapshotRefusal, Source, SourceEvent, SourceRequest,
 };
-use kvbridge_schemas::{Cursor, EngineKind, Replica, ReplicaKey, Seq, TierTrust, Trust};
+use kvbridge_schemas::{Cursor, EngineKind, Replica, ReplicaKey, Seq, TierTrust};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::error;
 
 use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, Signs};
 use crate::{
@@ -170,7 +170,7 @@ impl Driver {
         loop {
             let input = tokio::select! {
                 biased;
-                () = stop.cancelled() => return self.metrics.readiness(Trust::None),
+                () = stop.cancelled() => return self.finish().await,
                 () = clock.sleep_until(self.recovery.next_deadline()), if !self.halted => {
                     Input::DeadlineReached
                 }
@@ -178,7 +178,10 @@ impl Driver {
                     Some(input) => input,
                     None => continue,
                 },
-                () = catch_up(self.log.as_mut(), self.cursor, self.told.0.device) => continue,
+                () = catch_up(self.log.as_mut(), self.cursor, self.told) => match self.wish() {
+                    Some(input) => input,
+                    None => continue,
+                },
                 event = self.source.next(), if !self.source_ended && !self.halted => match event {
                     Some(Delivery::Event(event)) => self.received(event),
                     Some(Delivery::Records { attempt, records }) => self.records(attempt, records),
@@ -195,13 +198,18 @@ impl Driver {
             };
             self.take(input);
             self.publish().await;
+            if let Some(input) = self.wish() {
+                self.take(input);
+                self.publish().await;
+            }
             if self.is_blocked() && !self.wait_for_bus(&stop).await {
-                return self.metrics.readiness(Trust::None);
+                return self.finish().await;
             }
         }
     }
 
-    fn received(&self, event: SourceEvent) -> Input {
+    fn received(&mut self, event: SourceEvent) -> Input {
+        self.offer(&event);
         if let SourceEvent::Live(batch) = &event {
             self.metrics.received.increment(1);
             self.metrics.lossy(batch.loss);
@@ -264,6 +272,7 @@ impl Driver {
             }
             Action::Announce { trust, reason } => self.announce(now, trust, reason),
             Action::Record(fact) => {
+                self.proven(fact);
                 self.facts.record(now, self.cursor.epoch, fact, &mut self.metrics);
             }
         }
@@ -303,6 +312,9 @@ impl Driver {
     fn announce(&mut self, now: Tick, trust: TierTrust, reason: TrustReason) {
         let (before, _) = self.told;
         if trust.device < before.device || trust.host < before.host {
+            if let Some(log) = &mut self.log {
+                log.withdrawn(trust.device, reason.as_str());
+            }
             self.generation = self.outputs.index.withdraw(self.slot, reason.as_str());
             self.told = (TierTrust::default(), reason);
             self.blind_since = now;
@@ -342,7 +354,7 @@ impl Driver {
         }
         self.told = standing;
         if let Some(log) = &mut self.log {
-            log.settled(self.cursor, standing.0.device);
+            log.settled(self.cursor, standing.0.device, standing.1.as_str());
         }
         // A withdrawal that was taken back in the same breath needs a version of the new
         // generation.
@@ -367,42 +379,6 @@ impl Driver {
             self.show();
         }
     }
-
-    fn stand(&mut self, (trust, reason): (TierTrust, TrustReason)) {
-        self.told_at_ms = Clock::unix_ms();
-        info!(
-            replica = %self.key, trust = %trust.device, host = %trust.host,
-            reason = reason.as_str(), epoch = %self.cursor.epoch, "trust"
-        );
-        self.metrics.readiness(trust.device);
-        if self.told.0.device < trust.device {
-            let now = self.outputs.clock.now();
-            self.metrics.resynced(trust.device, now.0.saturating_sub(self.blind_since.0));
-        }
-    }
-
-    fn show(&mut self) {
-        let blocks = self.view.block_counts();
-        self.metrics.blocks(&blocks);
-        let status = ReplicaStatus {
-            trust: self.told.0,
-            reason: self.told.1.as_str(),
-            since_ms: self.told_at_ms,
-            cursor: self.cursor,
-            moved_at: self.moved_at,
-            blocks,
-            device_copies: self.view.device_copies(),
-        };
-        self.signs.set_replay_unusable(self.recovery.replay_unusable());
-        let before = self.status.send_replace(status.clone());
-        // A new life within one step: trust is as before, and everything it rests on is not.
-        let told = |of: &ReplicaStatus| (of.trust, of.reason, of.cursor.epoch);
-        if told(&before) != told(&status) {
-            let (key, replica) = (self.key.clone(), Arc::clone(&self.replica));
-            // Without a reader nothing is missed.
-            drop(self.outputs.events.send(FleetEvent::Standing(key, replica, status)));
-        }
-    }
 }
 
 #[path = "driver_asked.rs"]
@@ -411,6 +387,8 @@ mod asked;
 mod bus;
 #[path = "driver_shadow.rs"]
 mod shadow;
+#[path = "driver_told.rs"]
+mod told;
 use bus::catch_up;
 use shadow::Shadow;
 

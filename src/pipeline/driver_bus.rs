@@ -1,7 +1,9 @@
 //! A driver whose bus takes nothing more: it neither reads its source nor steps its recovery,
 //! answers whoever asks, and after a while says that its view is old.
 
-use kvbridge_adapters_api::Batch;
+use std::sync::Arc;
+
+use kvbridge_adapters_api::{AnswerPart, Batch, SourceEvent};
 use kvbridge_schemas::{Cursor, Engine, Envelope, Replica, TierTrust, Trust};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -10,16 +12,21 @@ use super::Driver;
 use crate::{
     bus::{LogWriter, Offered},
     config::limits::BUS_BLOCKED_MAX,
+    recovery::{Fact, Input, TrustReason},
 };
 
 /// The reason shown while a full bus holds the driver up.
 const BLOCKED: &str = "bus_blocked";
 
 /// Writes what was left out, when there is room; never ready when nothing was.
-pub(super) async fn catch_up(log: Option<&mut LogWriter>, cursor: Cursor, trust: Trust) {
+pub(super) async fn catch_up(
+    log: Option<&mut LogWriter>,
+    cursor: Cursor,
+    (trust, reason): (TierTrust, TrustReason),
+) {
     match log {
-        Some(log) if log.wants_room(trust) => {
-            log.room(cursor, trust).await;
+        Some(log) if log.wants_room(trust.device) => {
+            log.room(cursor, trust.device, reason.as_str()).await;
         }
         _ => std::future::pending().await,
     }
@@ -53,12 +60,12 @@ impl Driver {
         tokio::pin!(old);
         let mut said = false;
         loop {
-            let (cursor, trust) = (self.cursor, self.told.0.device);
+            let (cursor, trust, reason) = (self.cursor, self.told.0.device, self.told.1.as_str());
             let Some(log) = &mut self.log else { return true };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return false,
-                offered = log.room(cursor, trust) => if offered == Offered::Taken { break },
+                offered = log.room(cursor, trust, reason) => if offered == Offered::Taken { break },
                 () = &mut old, if !said => {
                     said = true;
                     self.grow_old();
@@ -76,6 +83,39 @@ impl Driver {
             self.publish().await;
         }
         true
+    }
+
+    /// The end: what waits for the bus is handed over.
+    pub(super) async fn finish(&mut self) {
+        self.metrics.readiness(Trust::None);
+        if let Some(log) = &mut self.log {
+            log.finish().await;
+        }
+    }
+
+    /// The log's life goes on if the engine has just said so.
+    pub(super) fn proven(&self, fact: Fact) {
+        if let (Fact::Replayed, Some(log)) = (fact, &self.log) {
+            log.proven();
+        }
+    }
+
+    /// What the engine is asked on behalf of the log.
+    pub(super) fn wish(&mut self) -> Option<Input> {
+        let seq = self.log.as_mut().and_then(LogWriter::wish)?;
+        Some(Input::LookFrom(seq))
+    }
+
+    /// A replayed batch that the view has and the log lacks.
+    pub(super) fn offer(&mut self, event: &SourceEvent) {
+        let SourceEvent::Answer { part: AnswerPart::Batch(batch), .. } = event else { return };
+        if self.log.as_ref().is_none_or(|log| !log.wants(batch)) {
+            return;
+        }
+        let envelope = Arc::new(self.envelope(batch.clone()));
+        if let Some(log) = &mut self.log {
+            log.answered(envelope);
+        }
     }
 
     fn grow_old(&mut self) {

@@ -8,7 +8,7 @@ use kvbridge_adapters_api::{
 };
 use kvbridge_schemas::{
     BlockHash, Digest, Event, HashInfo, HashScheme, Parent, Place, Projection, Removed, Scope,
-    Stored, StoredBlock, Tier, Tokens, content_hash,
+    Stored, StoredBlock, Tier, Tokens, Trust, content_hash,
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 

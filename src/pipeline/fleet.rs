@@ -17,6 +17,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bus::LogLife,
     clock::Clock,
     recovery::{Tick, TrustReason},
     view::View,
@@ -178,6 +179,8 @@ pub struct ReplicaHandle {
     pub engine: EngineKind,
     /// This process publishes it.
     pub is_bridged: bool,
+    /// Its life on a bus that names lives.
+    pub life: Option<Arc<LogLife>>,
     /// Ends its task.
     pub stop: CancellationToken,
 }

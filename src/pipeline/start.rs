@@ -19,15 +19,17 @@ use super::{
     registry::{self, Drains, OpenError, Opened},
 };
 use crate::{
-    bus::{Embedded, Found, LogWriter, NatsBus, SharedBus, nats::BusStartError},
+    bus::{
+        Embedded, Found, LogWriter, NatsBus, SharedBus, ZmqBus, nats::BusStartError,
+        zmq::ZmqStartError,
+    },
     checkpoint::{Kept, StateDir, Wanted},
     clock::Clock,
     config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
     engine_metrics::Poll,
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
-    shared_log::Lane,
-    telemetry::{self, BusLogMetrics, SourceMetrics},
+    telemetry::{self, SourceMetrics},
     view::{View, ViewSettings},
 };
 
@@ -71,6 +73,9 @@ pub enum StartError {
         /// Why.
         source: reqwest::Error,
     },
+    /// The ZeroMQ bus could not be started.
+    #[error(transparent)]
+    ZmqBus(#[from] ZmqStartError),
     /// A source could not be opened.
     #[error("source of replica {key}")]
     Source {
@@ -97,6 +102,10 @@ pub async fn start(
     let bus: SharedBus = match &config.bus {
         BusConfig::Embedded => Arc::new(Embedded::new(fleet.events_sender())),
         BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
+        BusConfig::Zmq(zmq) => {
+            let publishes = !config.sources.is_empty();
+            Arc::new(ZmqBus::start(zmq, publishes, &fleet, tasks).await?)
+        }
     };
     let (sources, drains) = (Arc::default(), Arc::default());
     let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, clock };
@@ -149,6 +158,9 @@ impl Pipeline {
         let key = source.replica.key();
         // It may have been read from the bus so far; its engine is nearer.
         self.close(&key).await;
+        let tail = self.bus.tail(&key);
+        // The log knows lives that no checkpoint may know: none of them is begun again.
+        let floor = floor.max(tail.as_ref().map_or(Epoch(0), |tail| tail.cursor.epoch));
         let opened = registry::open(source, config, &self.drains)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         let fold = fold(source, &opened);
@@ -161,6 +173,8 @@ impl Pipeline {
         settings.epoch_floor = floor;
         let (recovery, view) = restore(&key, settings, kept);
         self.bus.prepare(&source.replica, tasks)?;
+        let at = recovery.cursor();
+        let digests: Vec<_> = recovery.digests().collect();
         let begun = Begun {
             replica: source.replica.clone(),
             engine: source.engine.clone(),
@@ -170,7 +184,7 @@ impl Pipeline {
             view: opened.view,
             kept: view,
             fold,
-            log: self.log(source),
+            log: self.log(source, tail, (at, digests)),
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
@@ -237,6 +251,7 @@ impl Pipeline {
         let replica = Arc::new(begun.replica);
         let signs = Arc::new(Signs::new(begun.pool_blocks));
         let is_bridged = begun.log.is_some();
+        let life = begun.log.as_ref().and_then(LogWriter::life);
         let parts = DriverParts {
             kept_max: config.view.clone(),
             signs: Arc::clone(&signs),
@@ -262,20 +277,9 @@ impl Pipeline {
             signs,
             engine: begun.engine,
             is_bridged,
+            life,
             stop,
         }
-    }
-
-    /// Its log, on a bus that is kept beyond this process.
-    fn log(&self, source: &SourceConfig) -> Option<LogWriter> {
-        let (bridge, full) = self.bus.keeps()?;
-        let (replica, key) = (&source.replica, source.replica.key());
-        // A kept view goes on under its old epoch, so ids of resets must differ from those that an
-        // earlier log of this bridge gave.
-        let bridge = Arc::from(format!("{bridge}-{:x}", Clock::unix_ms()));
-        let lane = Lane::new(replica.clone(), source.engine.clone(), bridge);
-        let metrics = BusLogMetrics::register(&key);
-        Some(LogWriter::new(lane, self.bus.writer(&key)?, full, metrics))
     }
 
     /// Reads a replica no more and forgets its view. Returns when its source is closed.
@@ -283,6 +287,7 @@ impl Pipeline {
         let Some(handle) = self.fleet.remove(key) else { return };
         handle.stop.cancel();
         handle.commands.closed().await;
+        self.bus.forget(&handle.replica);
         self.index.drop_replica(self.index.register(Replica::clone(&handle.replica)));
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|(of, _)| of != key);
@@ -375,3 +380,6 @@ fn recovery_limits(config: &RecoveryConfig) -> recovery::Limits {
         ..recovery::Limits::default()
     }
 }
+
+#[path = "start_log.rs"]
+mod log;

@@ -106,11 +106,17 @@ pub enum TrustReason {
     Flushed,
     /// The replica was given up to keep the process within its limits.
     OverLimit,
+    /// No bridge says that the log is of this life and goes on.
+    BridgeSilent,
+    /// The view is not as far yet as the bridges say that the log is.
+    CatchingUp,
+    /// The bridges that write the log believe no more than this.
+    Upstream,
 }
 
 impl TrustReason {
     /// Every reason.
-    pub const ALL: [TrustReason; 19] = [
+    pub const ALL: [TrustReason; 22] = [
         TrustReason::Contiguous,
         TrustReason::JoinedLate,
         TrustReason::Joining,
@@ -130,6 +136,9 @@ impl TrustReason {
         TrustReason::Flushed,
         TrustReason::OverLimit,
         TrustReason::Unannounced,
+        TrustReason::BridgeSilent,
+        TrustReason::CatchingUp,
+        TrustReason::Upstream,
     ];
 
     /// The reason of that word.
@@ -159,6 +168,9 @@ impl TrustReason {
             TrustReason::Unannounced => "unannounced",
             TrustReason::Flushed => "flushed",
             TrustReason::OverLimit => "over_limit",
+            TrustReason::BridgeSilent => "bridge_silent",
+            TrustReason::CatchingUp => "catching_up",
+            TrustReason::Upstream => "upstream",
         }
     }
 }

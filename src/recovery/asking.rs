@@ -4,7 +4,7 @@ use kvbridge_schemas::Seq;
 
 use super::{
     Action, Cx, Fact, Recovery, TrustReason,
-    phase::{Ask, Asking, Phase},
+    phase::{Ask, Asking, Phase, Probe},
     standing::Lineage,
 };
 
@@ -69,6 +69,26 @@ impl Recovery {
         self.replay_unusable_until = Some(cx.now.plus(self.settings.limits.lease_ms));
         let was_probe = asking.probe;
         self.give_up(cx, was_probe);
+    }
+
+    /// A look at a settled engine that begins further back than it would by itself.
+    pub(super) fn look_from(&mut self, cx: &mut Cx<'_>, seq: Seq) {
+        if !self.can_replay() || !self.settled() {
+            return;
+        }
+        self.look_from = Some(seq);
+        let asking = Probe::Open(Asking::due(self.pace.next(cx.now), true));
+        match &mut self.phase {
+            Phase::Live(probe) | Phase::Partial(probe) => *probe = asking,
+            Phase::Detached
+            | Phase::Quarantined { .. }
+            | Phase::Shed { .. }
+            | Phase::Joining { .. }
+            | Phase::Verifying(_)
+            | Phase::Replaying(_)
+            | Phase::Snapshotting(_) => return,
+        }
+        self.ask_if_due(cx);
     }
 
     fn wait_for_first(&mut self, cx: &mut Cx<'_>) {
@@ -142,6 +162,7 @@ impl Recovery {
     /// Enters the settled phase that the lineage allows.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_>) {
         self.snapshot_failed = false;
+        self.look_from = None;
         let probe = self.next_probe(cx.now);
         match self.lineage {
             Lineage::Proven(_) => self.enter(Phase::Live(probe)),
@@ -174,7 +195,7 @@ impl Recovery {
         let unproven = self.settings.unproven();
         let probing = matches!(self.phase, Phase::Live(_) | Phase::Partial(_));
         // On a connection that is known to be the same, the next batch says all that a probe could.
-        if probing && contiguous && !unproven {
+        if probing && contiguous && !unproven && self.look_from.is_none() {
             self.cancel(cx);
             self.settle(cx);
             self.drain(cx);

@@ -158,6 +158,7 @@ impl Recovery {
             self.poison = None;
         }
         self.tail = None;
+        self.vouched.start_over();
         self.lapsed = false;
         self.overflow_pending = false;
     }

@@ -105,6 +105,14 @@ pub enum Fact {
     OverLimit,
     /// A view that was given up may be learnt again.
     Released,
+    /// No bridge speaks for the log any more.
+    BridgeSilent,
+    /// A bridge speaks for the log again.
+    Vouched,
+    /// The log is ahead of the view, and nothing came: it is read.
+    TailBehind(Seq),
+    /// The bridges believe more than we do: their view is fetched.
+    Refetched,
 }
 
 impl Fact {
@@ -158,6 +166,10 @@ impl Fact {
             Fact::Unannounced => "unannounced",
             Fact::OverLimit => "over_limit",
             Fact::Released => "released",
+            Fact::BridgeSilent => "bridge_silent",
+            Fact::Vouched => "vouched",
+            Fact::TailBehind(_) => "tail_behind",
+            Fact::Refetched => "refetched",
         }
     }
 }

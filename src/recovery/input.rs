@@ -1,6 +1,7 @@
 //! What the outside world told the state machine. The shell builds these; the core never asks.
 
 use kvbridge_adapters_api::SourceEvent;
+use kvbridge_schemas::Seq;
 
 /// A point in time: milliseconds since process start. Unlike an `Instant` it can be made up in a
 /// test.
@@ -27,6 +28,9 @@ pub enum Input {
     OverLimit,
     /// There is room again for a replica that went over a limit.
     Release,
+    /// Whoever writes a log from this view lacks batches of it from this seq on: a look at the
+    /// engine begins there. Nothing is believed less for it.
+    LookFrom(Seq),
     /// The moment returned by `next_deadline` has passed.
     DeadlineReached,
 }

@@ -53,6 +53,7 @@ impl Recovery {
         self.held.clear();
         self.overflow_pending = false;
         self.tail = None;
+        self.vouched.start_over();
         self.enter(Phase::Detached);
     }
 
@@ -91,6 +92,10 @@ impl Recovery {
     pub(super) fn live(&mut self, cx: &mut Cx<'_>, batch: Batch) {
         if self.unattached() {
             return cx.record(Fact::Unattached);
+        }
+        if batch.span == 0 {
+            // It covers no seq: nothing to apply, and no bytes to compare.
+            return cx.record(Fact::Duplicate(batch.seq));
         }
         self.arrive(cx, batch, true);
     }
@@ -368,6 +373,7 @@ fn flushed_scope(batch: &Batch) -> Option<Scope> {
         | Event::Removed(_)
         | Event::Reset(_)
         | Event::Moved(_)
+        | Event::Trust(_)
         | Event::Unknown(_) => None,
     })
 }

@@ -45,6 +45,7 @@ mod shed;
 mod snapshot;
 mod standing;
 mod timer;
+mod upstream;
 
 #[cfg(test)]
 mod tests;
@@ -68,6 +69,7 @@ use self::{
     phase::Phase,
     standing::{Cap, Lineage},
     timer::Pace,
+    upstream::Vouched,
 };
 
 /// One replica's recovery. Owned by one task, together with the view it speaks of.
@@ -121,6 +123,9 @@ pub struct Recovery {
     quarantine_ms: u64,
     /// The engine lets blocks go without a word.
     unannounced: bool,
+    /// Whoever writes a log from this view lacks batches from here on: the next look brings them.
+    look_from: Option<Seq>,
+    vouched: Vouched,
     /// Snapshots failed in this episode; another way is taken until the view is settled.
     snapshot_failed: bool,
 }
@@ -174,6 +179,8 @@ impl Recovery {
             quarantine_until: None,
             quarantine_ms,
             unannounced: false,
+            look_from: None,
+            vouched: Vouched::default(),
             snapshot_failed: false,
         }
     }
@@ -190,8 +197,10 @@ impl Recovery {
             Input::Resync => self.resync(&mut cx),
             Input::OverLimit => self.over_limit(&mut cx),
             Input::Release => self.release(&mut cx),
+            Input::LookFrom(seq) => self.look_from(&mut cx, seq),
             Input::DeadlineReached => self.deadline(&mut cx),
         }
+        self.follow_vouch(&mut cx);
         self.announce(&mut cx);
         self.assert_invariants();
         if at_deadline {
@@ -202,7 +211,8 @@ impl Recovery {
 
     /// The moment at which the shell must step with [`Input::DeadlineReached`].
     pub fn next_deadline(&self) -> Option<Tick> {
-        let timers = [self.phase.deadline(), self.lease_at(), self.tail.map(|(_, at)| at)];
+        let tail_at = self.tail.map(|(_, at)| at);
+        let timers = [self.phase.deadline(), self.lease_at(), tail_at, self.vouch_at()];
         timers.into_iter().flatten().min()
     }
 
@@ -241,6 +251,7 @@ impl Recovery {
             SourceEvent::Attached => self.attach(cx),
             SourceEvent::Detached => self.detach(cx),
             SourceEvent::Overflowed => self.overflowed(cx),
+            SourceEvent::Upstream(said) => self.upstream(cx, said),
             SourceEvent::EndMarker => cx.record(Fact::EndMarker),
             SourceEvent::Live(batch) => self.live(cx, batch),
             SourceEvent::Answer { attempt, part } => self.answer(cx, attempt, part),

@@ -54,6 +54,10 @@ impl Recovery {
             jump.complete |= live_behind;
             return;
         }
+        if batch.span == 0 {
+            // What a bridge says between two batches proves nothing.
+            return;
+        }
         let first_of_answer = asking.expect.is_none();
         asking.expect = Some(batch.next_seq());
         if is_reset(&batch) && batch.seq <= next && next < batch.next_seq() {

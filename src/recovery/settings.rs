@@ -77,6 +77,10 @@ pub struct Limits {
     pub lease_ms: u64,
     /// How long a batch that a probe brought may still come live before it counts as lost.
     pub tail_wait_ms: u64,
+    /// Least time between two views fetched because the bridges believe more than we do. Too
+    /// small: a view that stays behind is fetched again and again. Too large: a lower bound beside
+    /// an exact bridge for that long.
+    pub refetch_ms: u64,
     /// More lives than this within the window are two publishers on one stream.
     pub epoch_flap_max: usize,
     /// The window of `epoch_flap_max`.
@@ -101,6 +105,7 @@ impl Default for Limits {
             audit_ms: 10_000,
             lease_ms: 60_000,
             tail_wait_ms: 1_000,
+            refetch_ms: 30_000,
             epoch_flap_max: 5,
             epoch_flap_window_ms: 60_000,
             quarantine_ms: 10_000,

@@ -103,6 +103,7 @@ impl Recovery {
         }
         cx.act(Action::Install { attempt, epoch: self.cursor.epoch, resume_seq: intro.resume_seq });
         self.cursor.next_seq = intro.resume_seq;
+        self.vouched.start_over();
         self.ring.clear();
         if let Some(digest) = intro.last_digest
             && intro.resume_seq > Seq(0)
@@ -168,6 +169,7 @@ impl Recovery {
             | Event::Removed(_)
             | Event::Cleared(_)
             | Event::Moved(_)
+            | Event::Trust(_)
             | Event::Unknown(_) => None,
         });
         if object.is_some() && self.can_snapshot() {

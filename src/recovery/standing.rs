@@ -63,7 +63,7 @@ impl Recovery {
             Phase::Replaying(_) => none(self.doubt),
             Phase::Snapshotting(_) => none(TrustReason::Snapshotting),
             Phase::Live(_) | Phase::Partial(_) if self.lapsed => none(TrustReason::Unproven),
-            Phase::Live(_) | Phase::Partial(_) => self.derive_proven(),
+            Phase::Live(_) | Phase::Partial(_) => self.capped(self.derive_proven()),
         }
     }
 

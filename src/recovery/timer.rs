@@ -59,6 +59,7 @@ impl Recovery {
             self.lapsed = true;
             cx.record(Fact::LeaseExpired);
         }
+        self.vouch_due(cx);
         if self.phase.deadline().is_none_or(|at| at > cx.now) {
             return;
         }
@@ -153,7 +154,8 @@ impl Recovery {
         } else {
             self.settings.limits.verify_run.max(1)
         };
-        self.cursor.next_seq.minus(run).min(self.compared_from())
+        let from = self.cursor.next_seq.minus(run).min(self.compared_from());
+        self.look_from.map_or(from, |seq| seq.min(from))
     }
 
     /// The newest seq at which an answer may begin and still prove that the view is of one life.
@@ -197,12 +199,13 @@ impl Recovery {
         if !audited {
             self.proven(cx);
         }
-        let next = self.next_probe(cx.now);
+        let (next, looks) = (self.next_probe(cx.now), self.look_from.is_some());
         if let Phase::Live(probe) | Phase::Partial(probe) = &mut self.phase {
             match probe {
                 // An audit keeps its time under traffic; an idle probe moves on with every batch.
                 Probe::At(_) if audited => (),
-                Probe::Open(_) if audited => (),
+                // A look on behalf of a log is about batches before these.
+                Probe::Open(_) if audited || looks => (),
                 Probe::At(_) | Probe::Off | Probe::Open(_) => *probe = next,
             }
         }

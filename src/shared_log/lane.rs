@@ -13,16 +13,28 @@
 //! and a reset only counts where it covers the seq that they expect. One batch less is a block
 //! missed at `lower_bound`; blocks kept that nobody can prove would be ghosts.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use kvbridge_schemas::{
     Cursor, Digest, Engine, EngineKind, Envelope, Epoch, Event, HashInfo, HashScheme, Replica,
-    Reset, Seq, Trust, subject,
+    Reset, Seq, Trust, TrustChange, subject,
 };
 
 /// Digests of a replica's published batches that are kept to recognise them. Too small: a whole
 /// replay cannot be told from another life and costs readers a reset. Too large: 24 bytes each.
-const DIGESTS_KEPT: usize = 1024;
+pub const DIGESTS_KEPT: usize = 1024;
+
+/// Where a log that is kept ends, for a bridge that goes on with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogTail {
+    /// What it expects next.
+    pub cursor: Cursor,
+    /// Its newest batches, oldest first, up to [`DIGESTS_KEPT`].
+    pub digests: Vec<(Seq, Digest)>,
+}
 
 /// One message for a bus.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,11 +83,14 @@ pub struct Lane {
     log: Option<Cursor>,
     /// The view was cleared within this life, and nothing proved the log since.
     doubted: bool,
+    /// Seqs below the log's end that are not on it; bounded by a publisher's window.
+    missing: BTreeSet<Seq>,
     /// Messages were left out because there was no room.
     left_out: bool,
     /// The newest batches on the log.
     digests: VecDeque<(Seq, Digest)>,
-    reset_count: u64,
+    /// Messages in its own id space so far.
+    own_count: u64,
 }
 
 impl Lane {
@@ -87,10 +102,42 @@ impl Lane {
             bridge,
             log: None,
             doubted: false,
+            missing: BTreeSet::new(),
             left_out: false,
             digests: VecDeque::new(),
-            reset_count: 0,
+            own_count: 0,
         }
+    }
+
+    /// The log is somebody's already: goes on where it ends.
+    pub fn go_on(&mut self, log: Cursor, missing: impl IntoIterator<Item = Seq>) {
+        self.begin(log.epoch);
+        self.log = Some(log);
+        self.missing.extend(missing);
+    }
+
+    /// What the log expects next.
+    pub fn log(&self) -> Option<Cursor> {
+        self.log
+    }
+
+    /// What this bridge believes from here on.
+    pub fn says(&mut self, change: TrustChange, out: &mut Vec<Outgoing>) {
+        let (Some(log), false) = (self.log, self.left_out) else { return };
+        let covered = Covered { epoch: log.epoch, seq: log.next_seq, span: 0 };
+        let trust = change.trust;
+        let said = Event::Trust(change);
+        let envelope = own_envelope(&self.replica, &self.engine, covered, trust, said);
+        let id = self.own_id(covered);
+        out.push(Outgoing { envelope: Arc::new(envelope), id });
+    }
+
+    /// Goes on with a log that an earlier process of this bridge wrote. What it holds of this life
+    /// was applied by that process; a view that is restored under the same epoch is behind it or
+    /// ahead of it, and never of another life.
+    pub fn resume(&mut self, tail: LogTail) {
+        self.log = Some(tail.cursor);
+        self.digests = tail.digests.into();
     }
 
     /// The view was dropped; its life goes on.
@@ -121,6 +168,9 @@ impl Lane {
             Some(_) | None => self.begin(envelope.epoch),
         };
         let end = envelope.seq.plus(u64::from(envelope.span));
+        if self.missing.remove(&envelope.seq) {
+            return out.push(self.data(envelope));
+        }
         if end <= next {
             return self.seen_again(envelope.seq, envelope.digest);
         }
@@ -140,9 +190,20 @@ impl Lane {
             self.digests.pop_front();
         }
         self.digests.push_back((envelope.seq, envelope.digest));
-        let id = subject::message_id(&self.replica.key(), envelope.epoch, envelope.seq);
         self.log = Some(Cursor { epoch: envelope.epoch, next_seq: end });
-        out.push(Outgoing { envelope, id });
+        out.push(self.data(envelope));
+    }
+
+    fn data(&self, envelope: Arc<Envelope>) -> Outgoing {
+        let id = subject::message_id(&self.replica.key(), envelope.epoch, envelope.seq);
+        Outgoing { envelope, id }
+    }
+
+    /// In this bridge's own space, so that no batch of a twin is taken for its duplicate.
+    fn own_id(&mut self, covered: Covered) -> String {
+        self.own_count += 1;
+        let data = subject::message_id(&self.replica.key(), covered.epoch, covered.seq);
+        format!("{data}/{}/{}", self.bridge, self.own_count)
     }
 
     /// The view may be used again and stands here: says now what the next batch would say later.
@@ -168,6 +229,7 @@ impl Lane {
 
     fn begin(&mut self, epoch: Epoch) -> Seq {
         self.doubted = false;
+        self.missing.clear();
         self.digests.clear();
         self.log = Some(Cursor { epoch, next_seq: Seq(0) });
         Seq(0)
@@ -200,9 +262,7 @@ impl Lane {
         let seq = end.minus(u64::from(span));
         let covered = Covered { epoch, seq, span };
         let envelope = reset_envelope(&self.replica, &self.engine, covered, cause, trust);
-        self.reset_count += 1;
-        let data = subject::message_id(&self.replica.key(), epoch, seq);
-        let id = format!("{data}/{}/{}", self.bridge, self.reset_count);
+        let id = self.own_id(covered);
         self.doubted = false;
         self.left_out = false;
         self.log = Some(Cursor { epoch, next_seq: end });
@@ -233,6 +293,23 @@ pub(crate) fn reset_envelope(
     cause: ResetCause,
     trust: Trust,
 ) -> Envelope {
+    let reset = Event::Reset(Reset {
+        cause: cause.as_str().to_owned(),
+        // What follows is contiguous with an empty view, whatever stood before.
+        trust: Trust::LowerBound,
+        snapshot: None,
+    });
+    own_envelope(replica, engine, covered, trust, reset)
+}
+
+/// What a bridge says itself.
+fn own_envelope(
+    replica: &Replica,
+    engine: &EngineKind,
+    covered: Covered,
+    trust: Trust,
+    event: Event,
+) -> Envelope {
     Envelope {
         replica: replica.clone(),
         epoch: covered.epoch,
@@ -243,14 +320,9 @@ pub(crate) fn reset_envelope(
         digest: Digest([0; 16]),
         trust,
         ts: 0,
-        engine: Engine { kind: engine.clone(), format: "kvbridge.reset".to_owned() },
+        engine: Engine { kind: engine.clone(), format: "kvbridge.said".to_owned() },
         hash: HashInfo { scheme: HashScheme::Unknown, block_size: 0 },
-        events: vec![Event::Reset(Reset {
-            cause: cause.as_str().to_owned(),
-            // What follows is contiguous with an empty view, whatever stood before.
-            trust: Trust::LowerBound,
-            snapshot: None,
-        })],
+        events: vec![event],
     }
 }
 

@@ -138,3 +138,57 @@ fn what_had_no_room_is_covered_when_there_is() {
     assert_eq!(settle(&mut lane, 9), "3+6 spool_overflow");
     assert_eq!(apply(&mut lane, [9]), "9");
 }
+
+#[test]
+fn a_log_of_somebody_is_gone_on_with_where_it_ends() {
+    let mut lane = lane();
+    lane.go_on(Cursor { epoch: Epoch(1), next_seq: Seq(5) }, []);
+    assert_eq!(apply(&mut lane, 3..7), "5, 6");
+    let mut lane = self::lane();
+    lane.go_on(Cursor { epoch: Epoch(1), next_seq: Seq(5) }, []);
+    assert_eq!(apply(&mut lane, [8]), "5+3 permanent_hole, 8");
+}
+
+#[test]
+fn what_is_missing_below_the_end_of_a_log_is_written_late() {
+    let mut lane = lane();
+    lane.go_on(Cursor { epoch: Epoch(1), next_seq: Seq(9) }, [Seq(3), Seq(6)]);
+    assert_eq!(apply(&mut lane, 0..11), "3, 6, 9, 10");
+}
+
+#[test]
+fn trust_is_said_where_the_log_stands_and_covers_nothing() {
+    let mut lane = lane();
+    let mut out = Vec::new();
+    lane.says(change("detached"), &mut out);
+    assert!(out.is_empty(), "there is no log yet");
+    apply(&mut lane, 0..3);
+    lane.says(change("gap_open"), &mut out);
+    let said = &out[0];
+    assert_eq!((said.id.as_str(), said.envelope.span), ("m.h=3A1.0/1/3/b/1", 0));
+    assert_eq!(apply(&mut lane, [3]), "3");
+}
+
+fn change(reason: &str) -> TrustChange {
+    TrustChange { trust: Trust::None, reason: reason.to_owned(), bridge: "b".to_owned() }
+}
+
+fn resumed(next_seq: u64, kept: std::ops::Range<u64>) -> Lane {
+    let cursor = Cursor { epoch: Epoch(1), next_seq: Seq(next_seq) };
+    let digests = kept.map(|seq| (Seq(seq), Digest([1; 16]))).collect();
+    let mut lane = lane();
+    lane.resume(LogTail { cursor, digests });
+    lane
+}
+
+#[test]
+fn a_log_that_is_kept_is_gone_on_with() {
+    // The view is behind the log, as a checkpoint is after a crash.
+    assert_eq!(apply(&mut resumed(5, 2..5), 3..7), "5, 6");
+    // It is ahead of it: what was not written any more is missing.
+    assert_eq!(apply(&mut resumed(5, 2..5), 7..9), "5+2 permanent_hole, 7, 8");
+    // It was learned anew, in a life of its own.
+    let mut out = Vec::new();
+    resumed(5, 2..5).applied(batch(2, 0, 9), &mut out);
+    assert_eq!((show(&out), out[0].envelope.epoch), ("0".to_owned(), Epoch(2)));
+}

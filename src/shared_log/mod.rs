@@ -2,18 +2,29 @@
 //!
 //! - [`lane`](Lane): what one replica's log holds, and what must be written next so that it has no
 //!   hole.
+//! - [`TailReader`]: the end of a log, out of its newest messages.
+//! - [`Vouches`]: which bridge's word counts for a log, and for how long.
+//! - [`lives`]: which life of the cache the log is of, and who may name one.
 //! - [`reorder`](Reorder): what a log delivers, put back in order within bounds.
 //! - [`positions`](Positions): where on a bus a replica's newest batches lie.
 //! - [`pointer`](Pointer): which of several stored snapshots readers are sent to.
+//! - [`stretch`](Stretch): which seqs of a stretch came back, which did not, and why.
 
 mod lane;
+pub mod lives;
 mod pointer;
 mod positions;
 mod reorder;
+mod stretch;
+mod tail;
+mod vouch;
 
 #[cfg(feature = "shell")]
 pub(crate) use lane::{Covered, reset_envelope};
-pub use lane::{Lane, Outgoing, ResetCause};
+pub use lane::{DIGESTS_KEPT, Lane, LogTail, Outgoing, ResetCause};
 pub use pointer::{Pointer, PointerFault};
 pub use positions::{Positions, Start};
 pub use reorder::{Place, Reorder, ReorderLimits};
+pub use stretch::{Missing, Part, Stretch, Why};
+pub use tail::TailReader;
+pub use vouch::Vouches;

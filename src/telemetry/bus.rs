@@ -94,3 +94,31 @@ impl BusLogMetrics {
         }
     }
 }
+
+/// Handles of what readers of a ZeroMQ bus ask.
+pub struct BusRequestMetrics {
+    /// Requests that got what they asked for.
+    pub answered: Counter,
+    /// Requests that were refused by a word.
+    pub refused: Counter,
+    /// Requests that could not be read.
+    pub malformed: Counter,
+    /// Requests of peers that had not read the answer before.
+    pub unread: Counter,
+    /// Requests for which the journal could not be read.
+    pub unreadable: Counter,
+}
+
+impl BusRequestMetrics {
+    /// Registers the handles.
+    pub fn register() -> BusRequestMetrics {
+        let of = |outcome: &'static str| counter!(name::BUS_REQUESTS, label::OUTCOME => outcome);
+        BusRequestMetrics {
+            answered: of("answered"),
+            refused: of("refused"),
+            malformed: of("malformed"),
+            unread: of("unread"),
+            unreadable: of("unreadable"),
+        }
+    }
+}

@@ -121,7 +121,9 @@ fn level(fact: Fact) -> Level {
         | Fact::TooLarge
         | Fact::NoHistory
         | Fact::LeaseExpired
-        | Fact::TailLoss(_) => Level::Warn,
+        | Fact::TailLoss(_)
+        | Fact::BridgeSilent
+        | Fact::TailBehind(_) => Level::Warn,
         Fact::NewEpoch(_)
         | Fact::Rollback(_)
         | Fact::Reset(_)
@@ -134,7 +136,9 @@ fn level(fact: Fact) -> Level {
         | Fact::ResyncAsked
         | Fact::Restarted
         | Fact::Unannounced
-        | Fact::Released => Level::Info,
+        | Fact::Released
+        | Fact::Vouched
+        | Fact::Refetched => Level::Info,
         Fact::EndMarker
         | Fact::StaleEpoch
         | Fact::Duplicate(_)
@@ -161,7 +165,8 @@ fn detail(fact: Fact) -> Detail {
         | Fact::Truncated(seq)
         | Fact::Hole(seq)
         | Fact::PermanentHole(seq)
-        | Fact::TailLoss(seq) => Detail { seq: Some(seq.0), count: None },
+        | Fact::TailLoss(seq)
+        | Fact::TailBehind(seq) => Detail { seq: Some(seq.0), count: None },
         _ => Detail::default(),
     }
 }

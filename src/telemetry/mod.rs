@@ -14,7 +14,7 @@ mod metrics;
 pub mod name;
 mod sources;
 
-pub use bus::{BusLogMetrics, BusMetrics};
+pub use bus::{BusLogMetrics, BusMetrics, BusRequestMetrics};
 pub use bus_read::{BusReadMetrics, BusSnapshotMetrics, bus_read_refused};
 pub use checkpoints::{CheckpointMetrics, checkpoint_loaded};
 pub use facts::FactLog;

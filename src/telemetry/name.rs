@@ -96,6 +96,8 @@ pub const BUS_SNAPSHOTS_ASKED: &str = "kvbridge_bus_snapshots_asked_total";
 pub const BUS_SNAPSHOTS_DELETED: &str = "kvbridge_bus_snapshots_deleted_total";
 /// 1 for the state a stream is in, else 0.
 pub const BUS_STATE: &str = "kvbridge_bus_state";
+/// Requests of readers of a ZeroMQ bus.
+pub const BUS_REQUESTS: &str = "kvbridge_bus_requests_total";
 /// Live connections that ended by a reset or by bytes that are not the protocol.
 pub const SOURCE_RECEIVE_FAILED: &str = "kvbridge_source_receive_failures_total";
 /// 1 while the alarm rings, else 0.

@@ -42,7 +42,7 @@ impl View {
                 // without proof is a ghost.
                 Event::Cleared(_) => self.clear(&mut out),
                 // What follows from these is recovery's decision.
-                Event::Reset(_) | Event::Unknown(_) => (),
+                Event::Reset(_) | Event::Trust(_) | Event::Unknown(_) => (),
             }
         }
         findings.extend(out.findings);

@@ -55,7 +55,7 @@ pub(crate) struct Engine {
 /// Where the second life begins in the recording.
 pub(crate) const SECOND_LIFE: u64 = 62;
 
-fn python() -> &'static str {
+pub(crate) fn python() -> &'static str {
     static PYTHON: OnceLock<String> = OnceLock::new();
     PYTHON.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/ensure_venv.sh");
@@ -102,6 +102,13 @@ impl Engine {
 
     pub(crate) fn wait_subscriber(&mut self) {
         self.command(&json!({"cmd": "wait_subscriber"}));
+    }
+
+    /// Changes faults.
+    pub(crate) fn set(&mut self, faults: &Value) {
+        let mut command = json!({"cmd": "set"});
+        command.as_object_mut().unwrap().extend(faults.as_object().unwrap().clone());
+        assert_eq!(self.command(&command)["event"], "set");
     }
 
     /// Another life, from that place of the recording.

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bridge;
+mod bus_cli;
 mod bus_reader;
 mod check_config;
 mod decode;
@@ -13,6 +14,7 @@ mod lifecycle_restart;
 mod lifecycle_signals;
 mod matching;
 mod nats_bus;
+mod nats_lives;
 mod nats_reader;
 mod nats_run;
 mod nats_server;
@@ -24,3 +26,6 @@ mod restart;
 mod security;
 mod sglang;
 mod stop;
+mod zmq_bus;
+mod zmq_client;
+mod zmq_world;

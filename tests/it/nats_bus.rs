@@ -280,7 +280,7 @@ fn offer(log: &mut LogWriter, count: u64) -> u64 {
     for seq in 0..count {
         log.applied(envelope(0, seq, 2_000));
         let cursor = Cursor { epoch: Epoch(7), next_seq: Seq(seq + 1) };
-        log.settled(cursor, Trust::Exact);
+        log.settled(cursor, Trust::Exact, "contiguous");
         if log.is_blocked() {
             return seq + 1;
         }
@@ -299,10 +299,10 @@ async fn a_full_spool_blocks_and_loses_nothing() {
     assert!((80..120).contains(&taken), "{taken}");
     world.until(BusState::Away).await;
     let cursor = Cursor { epoch: Epoch(7), next_seq: Seq(taken) };
-    let room = log.room(cursor, Trust::Exact);
+    let room = log.room(cursor, Trust::Exact, "contiguous");
     assert!(tokio::time::timeout(Duration::from_millis(300), room).await.is_err());
     server.start();
-    let room = log.room(cursor, Trust::Exact);
+    let room = log.room(cursor, Trust::Exact, "contiguous");
     tokio::time::timeout(Duration::from_secs(20), room).await.expect("no room");
     assert!(!log.is_blocked());
     world.end().await;
@@ -321,7 +321,7 @@ async fn a_full_spool_with_resync_leaves_out_and_says_what() {
     assert!(log.wants_room(Trust::Exact) && !log.wants_room(Trust::None));
     server.start();
     let cursor = Cursor { epoch: Epoch(7), next_seq: Seq(1_000) };
-    let room = log.room(cursor, Trust::Exact);
+    let room = log.room(cursor, Trust::Exact, "contiguous");
     tokio::time::timeout(Duration::from_secs(20), room).await.expect("no room");
     log.applied(envelope(0, 1_000, 2_000));
     world.end().await;

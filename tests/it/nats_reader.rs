@@ -93,11 +93,15 @@ struct Reader {
 
 impl Reader {
     async fn event(&mut self) -> SourceEvent {
-        let next = tokio::time::timeout(LIMIT, self.source.next()).await.expect("something comes");
-        match next.unwrap() {
-            Delivery::Event(event) => event,
-            Delivery::Records { .. } | Delivery::Figures(_) => {
-                panic!("nobody asked for a snapshot")
+        loop {
+            let next = tokio::time::timeout(LIMIT, self.source.next());
+            match next.await.expect("something comes").unwrap() {
+                // No bridge speaks here.
+                Delivery::Event(SourceEvent::Upstream(_)) => (),
+                Delivery::Event(event) => return event,
+                Delivery::Records { .. } | Delivery::Figures(_) => {
+                    panic!("nobody asked for a snapshot")
+                }
             }
         }
     }

@@ -45,6 +45,7 @@ pub(crate) fn limits() -> Limits {
         audit_ms: 150,
         lease_ms: 900,
         tail_wait_ms: 60,
+        refetch_ms: 2_000,
         epoch_flap_max: 6,
         epoch_flap_window_ms: 400,
         quarantine_ms: 200,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kvbridge_schemas::{Cursor, Digest, Epoch, Seq, TierTrust};
+use kvbridge_schemas::{Cursor, Digest, Epoch, Seq, TierTrust, Trust};
 
 use crate::Batch;
 
@@ -44,6 +44,23 @@ pub enum SourceEvent {
     /// word. What the source does about that may leave out blocks that are there, and never keeps
     /// one that is gone.
     Unannounced,
+    /// What the bridges behind a log say of it. A source that follows a log says it before it
+    /// attaches, and again whenever it changes; others never do.
+    Upstream(Upstream),
+}
+
+/// What may be believed of a log, by the word of those who write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// None of them has spoken for too long.
+    Silent,
+    /// The best that one of them says now.
+    Vouched {
+        /// The log has everything of this life below this seq.
+        cursor: Cursor,
+        /// How far its own view may be believed.
+        trust: Trust,
+    },
 }
 
 /// Part of an answer to a replay or snapshot request.

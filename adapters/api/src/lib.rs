@@ -17,7 +17,9 @@ pub use batch::{Batch, Loss};
 pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
 pub use counters::Counters;
 pub use delivery::Delivery;
-pub use event::{AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest};
+pub use event::{
+    AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest, Upstream,
+};
 pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]
 pub use source::{RequestRefused, Source};

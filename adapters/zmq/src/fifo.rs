@@ -86,12 +86,13 @@ impl<T> Items<T> {
 pub(crate) struct Fifo<T> {
     items: Mutex<Items<T>>,
     changed: Notify,
+    taken: Notify,
 }
 
 impl<T> Fifo<T> {
     pub(crate) fn new() -> Fifo<T> {
         let items = Items { queue: VecDeque::new(), count: 0, bytes: 0, closed: false };
-        Fifo { items: Mutex::new(items), changed: Notify::new() }
+        Fifo { items: Mutex::new(items), changed: Notify::new(), taken: Notify::new() }
     }
 
     /// Changes the queue as one step and wakes the consumer.
@@ -118,6 +119,7 @@ impl<T> Fifo<T> {
             {
                 let mut items = self.lock();
                 if let Some(item) = items.pop_oldest() {
+                    self.taken.notify_one();
                     return Some(item);
                 }
                 if items.closed {
@@ -126,6 +128,13 @@ impl<T> Fifo<T> {
             }
             // `notify_one` leaves a permit, so a change between the look and this wait is not lost.
             self.changed.notified().await;
+        }
+    }
+
+    /// Waits until everything was taken. Cancel-safe.
+    pub(crate) async fn emptied(&self) {
+        while !self.lock().queue.is_empty() {
+            self.taken.notified().await;
         }
     }
 
@@ -173,6 +182,16 @@ mod tests {
         assert_eq!(fifo.edit(|items| items.try_push('b', 0, LIMITS)), Some('b'));
         assert_eq!(fifo.pop().await, Some('a'));
         assert_eq!(fifo.edit(|items| items.try_push('b', 0, LIMITS)), None);
+    }
+
+    #[tokio::test]
+    async fn emptied_waits_for_the_last_item() {
+        let fifo = std::sync::Arc::new(Fifo::new());
+        fifo.edit(|items| items.push_reserved(1));
+        let waiting = tokio::time::timeout(std::time::Duration::from_millis(5), fifo.emptied());
+        assert!(waiting.await.is_err());
+        let (popped, ()) = tokio::join!(fifo.pop(), fifo.emptied());
+        assert_eq!(popped, Some(1));
     }
 
     #[tokio::test]

@@ -7,9 +7,11 @@
 //!
 //! - [`mod@frame`]: messages as bytes; pure.
 //! - [`mod@subscribe`]: the supervised live subscription, one endpoint each.
-//! - [`mod@replay`]: one fresh DEALER per request, with deadlines and a bounded spool.
+//! - [`mod@exchange`]: asking a ROUTER: one fresh DEALER each, with deadlines and a bounded spool.
+//! - [`mod@replay`]: what an engine's journal is asked and answers.
 //! - [`mod@source`]: both as one stream of source events.
-//! - [`mod@serve`]: PUB, journal and replay ROUTER.
+//! - [`mod@serve`]: PUB, journal and replay ROUTER, as an engine has them.
+//! - [`mod@outlet`]: PUB and ROUTER alone, for whoever serves readers of its own.
 //!
 //! The sockets of a client are behind one trait with two implementations, chosen at run time:
 //! [`Transport::Zeromq`], the default, and with the feature `omq` `Transport::Omq`.
@@ -48,9 +50,11 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
+pub mod exchange;
 mod fifo;
 pub mod frame;
 mod live_queue;
+pub mod outlet;
 mod publisher;
 pub mod replay;
 mod retry;
@@ -59,9 +63,13 @@ pub mod source;
 pub mod subscribe;
 mod transport;
 
+pub use exchange::{
+    Exchange, ExchangeClient, ExchangeFailure, ExchangeSettings, Heard, Next, Turn,
+};
 pub use fifo::QueueLimits;
-pub use frame::{FrameError, LiveFrame, SeqFrame};
+pub use frame::{FrameError, LiveForm, LiveFrame, SeqFrame};
 pub use kvbridge_adapters_api::Counters;
+pub use outlet::{Addressed, Multipart, Outlet, OutletAddress};
 pub use replay::{ReplayClient, ReplayFailure, ReplayPart, ReplaySettings};
 pub use retry::RetrySettings;
 pub use serve::{Faults, Framing, ServeError, ServeSettings, Server};

@@ -106,7 +106,7 @@ mod tests {
 
     fn frame(seq: u64) -> LiveFrame {
         let payload = Bytes::from_static(b"0123456789");
-        LiveFrame { topic: Bytes::new(), seq_frame: SeqFrame::of(seq), payload }
+        LiveFrame { topic: Bytes::new(), seq_frame: SeqFrame::of(seq), epoch: None, payload }
     }
 
     async fn drain(queue: &LiveQueue) -> String {

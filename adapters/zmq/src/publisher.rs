@@ -9,7 +9,7 @@ use tracing::debug;
 use zeromq::{RouterSocket, Socket, SocketRecv, SocketSend, XPubSocket, ZmqMessage, ZmqResult};
 
 use crate::{
-    serve::{ServeError, Shared},
+    serve::{ServeError, Shared, bind_failed},
     subscribe::bindable,
 };
 
@@ -86,13 +86,9 @@ async fn bind_both(
     live: &str,
     replay: &str,
 ) -> Result<(XPubSocket, RouterSocket, (String, String)), ServeError> {
-    let failed = |endpoint: &str| {
-        let endpoint = endpoint.to_owned();
-        move |source| ServeError::Bind { endpoint, source }
-    };
     let (mut publisher, mut router) = (XPubSocket::new(), RouterSocket::new());
-    let live = publisher.bind(&bindable(live)).await.map_err(failed(live))?;
-    let replay = router.bind(&bindable(replay)).await.map_err(failed(replay))?;
+    let live = publisher.bind(&bindable(live)).await.map_err(bind_failed(live))?;
+    let replay = router.bind(&bindable(replay)).await.map_err(bind_failed(replay))?;
     Ok((publisher, router, (live.to_string(), replay.to_string())))
 }
 

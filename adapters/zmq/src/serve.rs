@@ -184,7 +184,7 @@ impl Server {
             return Ok(());
         }
         if !state.faults.withheld.contains(&seq) {
-            let message = frames(&[
+            let message = multipart(&[
                 self.shared.topic.clone(),
                 Bytes::copy_from_slice(SeqFrame::of(seq).as_bytes()),
                 payload.clone(),
@@ -265,13 +265,20 @@ impl Shared {
         // An engine's end marker has an empty topic.
         let topic = if payload.is_empty() { Bytes::new() } else { self.topic.clone() };
         match self.framing {
-            Framing::Plain => frames(&[identity, Bytes::new(), seq, payload]),
-            Framing::WithTopic => frames(&[identity, Bytes::new(), topic, seq, payload]),
+            Framing::Plain => multipart(&[identity, Bytes::new(), seq, payload]),
+            Framing::WithTopic => multipart(&[identity, Bytes::new(), topic, seq, payload]),
         }
     }
 }
 
-fn frames(frames: &[Bytes]) -> ZmqMessage {
+/// What is said of an endpoint that could not be bound.
+pub(crate) fn bind_failed(endpoint: &str) -> impl FnOnce(zeromq::ZmqError) -> ServeError {
+    let endpoint = endpoint.to_owned();
+    move |source| ServeError::Bind { endpoint, source }
+}
+
+/// Frames as one message of the library.
+pub(crate) fn multipart(frames: &[Bytes]) -> ZmqMessage {
     let mut message = ZmqMessage::from(Bytes::new());
     for frame in frames {
         message.push_back(frame.clone());

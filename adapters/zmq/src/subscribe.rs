@@ -27,7 +27,7 @@ use tracing::{debug, info, warn};
 use crate::transport::by_omq;
 use crate::{
     fifo::QueueLimits,
-    frame::{FRAME_BYTES_MAX, FrameError, LiveFrame, parse_live},
+    frame::{FRAME_BYTES_MAX, FrameError, LiveForm, LiveFrame, parse_live},
     live_queue::{CloseLive, LiveQueue},
     retry::{Retry, RetrySettings},
     transport::{LiveSocket, SocketError, SocketLimits, Transport, by_zeromq},
@@ -64,6 +64,10 @@ pub struct SubscribeSettings {
     pub transport: Transport,
     /// Prefix of the topics wanted; empty = all.
     pub topic: String,
+    /// Further prefixes.
+    pub also: Vec<String>,
+    /// What a message is made of.
+    pub form: LiveForm,
     /// See [`CONNECT_TIMEOUT`].
     pub connect_timeout: Duration,
     /// Waits between attempts.
@@ -85,6 +89,8 @@ impl SubscribeSettings {
             link,
             transport: Transport::default(),
             topic: String::new(),
+            also: Vec::new(),
+            form: LiveForm::default(),
             connect_timeout: CONNECT_TIMEOUT,
             retry: RetrySettings::default(),
             idle_recycle: None,
@@ -215,7 +221,9 @@ impl Reader {
             connect_timeout: self.settings.connect_timeout,
             frame_bytes_max: self.settings.frame_bytes_max,
         };
-        let socket = S::open(&self.settings.link, &self.settings.topic, limits).await?;
+        let mut topics = vec![self.settings.topic.as_str()];
+        topics.extend(self.settings.also.iter().map(String::as_str));
+        let socket = S::open(&self.settings.link, &topics, limits).await?;
         if let Some(bound) = socket.bound() {
             self.bound.send_replace(Some(bound.to_owned()));
         }
@@ -271,7 +279,7 @@ impl Reader {
     fn receive(&self, frames: Vec<Bytes>) {
         Counters::one(&self.counters.frames);
         Counters::add(&self.counters.bytes, frames.iter().map(Bytes::len).sum());
-        match parse_live(frames, self.settings.frame_bytes_max) {
+        match parse_live(frames, self.settings.form, self.settings.frame_bytes_max) {
             Ok(frame) => self.queue.frame(frame, &self.counters),
             Err(reason) => {
                 let malformed = Counters::one(&self.counters.malformed);

@@ -6,22 +6,17 @@
 //! Its price is a rule for later minor versions: a new event type may not give a known field
 //! another type.
 
-use std::fmt;
-
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{SeqAccess, Visitor, value::SeqAccessDeserializer},
-};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    CodecError, HASHES_MAX, TIERS_MAX, TOKENS_MAX,
+    CodecError, HASHES_MAX, TOKENS_MAX,
     error::need,
     leaf::{Hash64, parent_is_unknown, parent_unknown},
     wire::{Got, HIDDEN, List, Named, Put, Show, Wire, opt},
 };
 use crate::{
     BlockHash, ClearCause, Cleared, Event, ExtraKey, Group, Moved, Parent, Place, Removed, Reset,
-    Scope, Stored, StoredBlock, Tier, Tokens, Trust,
+    Scope, Stored, StoredBlock, Tier, Tokens, Trust, TrustChange,
 };
 
 // === in ===
@@ -51,6 +46,8 @@ pub(super) struct EventIn {
     cause: Option<String>,
     trust: Option<Got<Trust>>,
     snapshot: Option<String>,
+    reason: Option<String>,
+    bridge: Option<String>,
     hash: Option<Got<BlockHash>>,
     from: Option<Got<Tier>>,
     to: Option<Got<Tier>>,
@@ -65,6 +62,7 @@ impl EventIn {
             "cleared" => self.cleared().map(Event::Cleared),
             "reset" => self.reset().map(Event::Reset),
             "moved" => self.moved().map(Event::Moved),
+            "trust" => self.trust_change().map(Event::Trust),
             _ => Ok(Event::Unknown(name)),
         }
     }
@@ -112,6 +110,14 @@ impl EventIn {
             hash: need(self.hash, "moved", "hash")?.0?,
             from: need(self.from, "moved", "from")?.0?,
             to: need(self.to, "moved", "to")?.0?,
+        })
+    }
+
+    fn trust_change(self) -> Result<TrustChange, CodecError> {
+        Ok(TrustChange {
+            trust: need(self.trust, "trust", "trust")?.0?,
+            reason: need(self.reason, "trust", "reason")?,
+            bridge: need(self.bridge, "trust", "bridge")?,
         })
     }
 
@@ -305,6 +311,14 @@ struct MovedOut<'a> {
 }
 
 #[derive(Serialize)]
+struct TrustOut<'a> {
+    r#type: &'static str,
+    trust: Put<'a, Trust>,
+    reason: &'a str,
+    bridge: &'a str,
+}
+
+#[derive(Serialize)]
 struct UnknownOut<'a> {
     r#type: &'a str,
 }
@@ -330,6 +344,9 @@ impl Wire for Event {
                 let (hash, from, target) = (Put(hash, show), Put(from, show), Put(target, show));
                 MovedOut { r#type: "moved", hash, from, to: target }.serialize(to)
             }
+            Event::Trust(TrustChange { trust, reason, bridge }) => {
+                TrustOut { r#type: "trust", trust: Put(trust, show), reason, bridge }.serialize(to)
+            }
             Event::Unknown(name) => UnknownOut { r#type: name }.serialize(to),
         }
     }
@@ -341,43 +358,11 @@ impl Wire for Event {
             }
             Event::Removed(removed) => removed.hashes.len(),
             Event::Cleared(Cleared { scope: Scope::Tiers(tiers), .. }) => tiers.len(),
-            Event::Cleared(_) | Event::Reset(_) | Event::Moved(_) | Event::Unknown(_) => 1,
-        }
-    }
-}
-
-struct ScopeVisitor;
-
-impl<'de> Visitor<'de> for ScopeVisitor {
-    type Value = Result<Scope, CodecError>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`all` or a list of tiers")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Self::Value, E> {
-        // Not an open word: whoever does not know how far a clear reaches cannot apply it.
-        match word {
-            "all" => Ok(Ok(Scope::All)),
-            _ => Err(E::custom("unknown scope")),
-        }
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
-        let tiers = List::<Tier, TIERS_MAX>::deserialize(SeqAccessDeserializer::new(seq))?;
-        Ok(tiers.take("scope").map(Scope::Tiers))
-    }
-}
-
-impl Wire for Scope {
-    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Result<Self, CodecError>, D::Error> {
-        from.deserialize_any(ScopeVisitor)
-    }
-
-    fn write<S: Serializer>(&self, show: Show, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Scope::All => to.serialize_str("all"),
-            Scope::Tiers(tiers) => Put(tiers.as_slice(), show).serialize(to),
+            Event::Cleared(_)
+            | Event::Reset(_)
+            | Event::Moved(_)
+            | Event::Trust(_)
+            | Event::Unknown(_) => 1,
         }
     }
 }

@@ -70,7 +70,7 @@ fn schema_fields(names: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn schema_and_codec_know_the_same_fields() {
-    let events = ["stored", "removed", "cleared", "reset", "moved"];
+    let events = ["stored", "removed", "cleared", "reset", "moved", "trust_change"];
     assert_eq!(schema_fields(&events), codec_fields::<event::EventIn>());
     assert_eq!(schema_fields(&["block"]), codec_fields::<event::BlockIn>());
     assert_eq!(schema_fields(&["envelope"]), codec_fields::<envelope::EnvelopeIn>());

@@ -18,6 +18,7 @@ mod event;
 mod fields;
 mod leaf;
 mod limits;
+mod scope;
 mod snapshot;
 mod state;
 mod wire;

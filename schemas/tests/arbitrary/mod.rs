@@ -8,7 +8,7 @@ use kvbridge_schemas::{
     BlockHash, BusSeq, ClearCause, Cleared, Digest, Engine, EngineKind, Envelope, Epoch, Event,
     ExtraKey, Group, GroupKind, HashInfo, HashScheme, Moved, Parent, Place, Removed, Replica,
     Reset, Scope, Seq, SnapshotHeader, SnapshotRecord, SnapshotState, Status, Stored, StoredBlock,
-    Tier, Tokens, Trust,
+    Tier, Tokens, Trust, TrustChange,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -129,7 +129,7 @@ fn cleared() -> impl Strategy<Value = Cleared> {
 }
 
 fn unknown() -> impl Strategy<Value = Event> {
-    let known = ["stored", "removed", "cleared", "reset", "moved"];
+    let known = ["stored", "removed", "cleared", "reset", "moved", "trust"];
     word()
         .prop_filter("a known type", move |name| !known.contains(&name.as_str()))
         .prop_map(Event::Unknown)
@@ -146,6 +146,9 @@ fn event() -> impl Strategy<Value = Event> {
         }),
         1 => (hash(), tier(), tier())
             .prop_map(|(hash, from, to)| Event::Moved(Moved { hash, from, to })),
+        1 => (trust(), word(), word()).prop_map(|(trust, reason, bridge)| {
+            Event::Trust(TrustChange { trust, reason, bridge })
+        }),
         1 => unknown(),
     ]
 }

@@ -4,7 +4,7 @@ use kvbridge_schemas::{
     BlockHash, BusSeq, ClearCause, Cleared, Digest, Engine, EngineKind, Envelope, Epoch, Event,
     ExtraKey, Group, GroupKind, HashInfo, HashScheme, Moved, Parent, Place, Removed, Replica,
     Reset, Scope, Seq, SnapshotHeader, SnapshotRecord, SnapshotState, Status, Stored, StoredBlock,
-    Tier, Tokens, Trust, content_hash, digest,
+    Tier, Tokens, Trust, TrustChange, content_hash, digest,
 };
 
 use super::{AnyMessage, Case};
@@ -192,6 +192,12 @@ fn edges() -> Vec<(&'static str, Envelope)> {
     ]
 }
 
+fn trust_withdrawn() -> Envelope {
+    let change = TrustChange { trust: Trust::None, reason: "gap_open".into(), bridge: "b1".into() };
+    let said = envelope(vec![Event::Trust(change)]);
+    Envelope { span: 0, trust: Trust::None, digest: Digest::default(), ..said }
+}
+
 fn others() -> Vec<(&'static str, Envelope)> {
     let one = |event: Event| envelope(vec![event]);
     let cleared = |scope, cause| one(Event::Cleared(Cleared { scope, cause }));
@@ -231,6 +237,7 @@ fn others() -> Vec<(&'static str, Envelope)> {
             "moved_device_to_disk",
             one(Event::Moved(Moved { hash: hash(8, 9), from: Tier::Device, to: Tier::Disk })),
         ),
+        ("trust_withdrawn_by_a_bridge", trust_withdrawn()),
         (
             "unknown_event_between_known",
             envelope(vec![

@@ -2,43 +2,53 @@
 //!
 //! `streams` says what must be there and finds what differs; `connect` turns a configuration into a
 //! connection and an error into a word; `spool` is the bounded queue between drivers and publisher;
-//! `publisher` sends in a window, in order, again after every failure. `session` is the connection
-//! of everything else: `reader` follows streams and answers requests, `snapshots` are views on the
-//! server.
+//! `publisher` sends in a window, in order, again after every failure; `desk` names lives and says
+//! how they stand, with `buckets`, `record` and `tail` to read and write what bridges share.
+//! `session` is the connection of everything else: `reader` follows streams and answers requests,
+//! `heartbeats` hears who speaks, `snapshots` are views on the server. `browse` looks once, for
+//! people.
 
+pub mod browse;
+mod buckets;
 mod connect;
+mod desk;
+mod heartbeats;
 mod publisher;
 mod reader;
+mod record;
 mod session;
 mod snapshots;
 mod spool;
+mod stored;
 pub mod streams;
+mod tail;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use kvbridge_adapters_api::{Removal, Source};
-use kvbridge_schemas::{Replica, ReplicaKey};
+use kvbridge_schemas::{Cursor, Replica, ReplicaKey};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 pub use connect::{ConnectFailure, connect};
+pub use heartbeats::hear;
+pub use reader::Unreadable;
+pub use snapshots::{Reading, records_of};
 pub use streams::{Difference, Plan, StreamReport};
 
 use self::{
+    desk::Lives,
     publisher::Publisher,
     reader::Reader,
     session::Sessions,
     snapshots::Keep,
-    spool::{Spool, SpoolWriter},
+    spool::{Queued, SpoolWriter},
 };
-use super::{Bus, BusState, Found, Standing, Writer};
+use super::{Bus, BusState, Found, LogLife, Standing, Writer, made_up_name, spool::Spool};
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
@@ -60,7 +70,8 @@ pub struct NatsBus {
 }
 
 struct OneStream {
-    spool: Spool,
+    spool: Spool<Queued>,
+    lives: Lives,
     standing: watch::Receiver<Standing>,
     metrics: Arc<BusMetrics>,
 }
@@ -102,7 +113,10 @@ impl NatsBus {
         let (spool, queue) = Spool::new(self.config.spool_bytes_max);
         let (standing_tx, standing) =
             watch::channel(Standing { state: BusState::Connecting, detail: String::new() });
+        let lives = Lives::default();
         let publisher = Publisher {
+            bridge: self.bridge(),
+            lives: lives.clone(),
             config: self.config.clone(),
             wanted: self.plan.wanted(name),
             queue,
@@ -117,7 +131,7 @@ impl NatsBus {
                 error!(stream = %task, "bus thread failed");
             }
         });
-        Ok(OneStream { spool, standing, metrics })
+        Ok(OneStream { spool, lives, standing, metrics })
     }
 
     fn streams(&self) -> MutexGuard<'_, BTreeMap<String, OneStream>> {
@@ -167,13 +181,6 @@ fn spawn(
     Ok(())
 }
 
-/// Differs between bridges that run at a time, and between runs of one.
-fn made_up_name() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("{:x}-{:x}-{count}", Clock::unix_ms(), std::process::id())
-}
-
 impl Bus for NatsBus {
     fn kind(&self) -> &'static str {
         "nats"
@@ -182,6 +189,10 @@ impl Bus for NatsBus {
     fn standing(&self) -> Standing {
         let worst = self.standings().into_iter().max_by_key(|(_, standing)| standing.state);
         worst.map_or(Standing { state: BusState::Ready, detail: String::new() }, |(_, s)| s)
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(self.config.urls.join(", "))
     }
 
     fn prepare(&self, replica: &Replica, tasks: &mut Tasks) -> Result<(), BusStartError> {
@@ -199,15 +210,35 @@ impl Bus for NatsBus {
 
     fn writer(&self, key: &ReplicaKey) -> Option<Box<dyn Writer>> {
         let replica = ReplicaKey::parse(key.as_str()).ok()?;
-        let spool = self.streams().get(&self.plan.name_of(&replica))?.spool.clone();
+        let (spool, life) = {
+            let streams = self.streams();
+            let stream = streams.get(&self.plan.name_of(&replica))?;
+            (stream.spool.clone(), stream.lives.of(&replica))
+        };
         let subject = self.plan.subject_of(&replica);
-        Some(Box::new(SpoolWriter::new(spool, subject, self.bridge())))
+        Some(Box::new(SpoolWriter::new(spool, subject, self.bridge(), life)))
+    }
+
+    fn life(&self, replica: &Replica, content: String, at: Cursor) -> Option<Arc<LogLife>> {
+        let life = Arc::new(LogLife::new(replica.clone(), content, at));
+        self.streams().get(&self.plan.name_of(replica))?.lives.add(Arc::clone(&life));
+        Some(life)
+    }
+
+    fn forget(&self, replica: &Replica) {
+        if let Some(stream) = self.streams().get(&self.plan.name_of(replica)) {
+            stream.lives.forget(replica);
+        }
     }
 
     fn follow(&self, found: mpsc::Sender<Found>, clock: Clock, tasks: &mut Tasks) {
         let sessions = self.session(tasks);
         let reader = Arc::new(Reader::new(&self.config, sessions, clock, found));
         if self.reader.set(Arc::clone(&reader)).is_ok() {
+            let (streams, vouches) = (self.config.streams.clone(), reader.vouches.clone());
+            let sessions = reader.sessions.clone();
+            let heard = heartbeats::keep(sessions, streams, vouches, tasks.stop_token());
+            tasks.spawn("bus heartbeats", heard);
             tasks.spawn("bus reader", reader::run(reader, tasks.stop_token()));
         }
     }

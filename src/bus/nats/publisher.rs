@@ -7,8 +7,7 @@
 //! ack; the server knows the ids it has.
 
 use std::{
-    collections::VecDeque,
-    collections::hash_map::RandomState,
+    collections::{VecDeque, hash_map::RandomState},
     future::{Future, IntoFuture},
     hash::{BuildHasher, Hasher},
     pin::Pin,
@@ -33,6 +32,7 @@ use tracing::{error, info, warn};
 
 use super::{
     connect::{ConnectFailure, connect, jetstream, reason},
+    desk::{Desk, DeskFailure, Lives},
     spool::{PAYLOAD_SAFE, Queued},
     streams::{self, StreamFailure},
 };
@@ -57,6 +57,8 @@ type Ack = Pin<Box<dyn Future<Output = Result<PublishAck, PublishError>> + Send>
 /// One stream's publisher.
 pub(super) struct Publisher {
     pub(super) config: NatsConfig,
+    pub(super) bridge: Arc<str>,
+    pub(super) lives: Lives,
     pub(super) wanted: Config,
     pub(super) queue: mpsc::Receiver<Queued>,
     pub(super) standing: watch::Sender<Standing>,
@@ -71,13 +73,15 @@ enum Ended {
 
 /// What has no ack yet, oldest first.
 #[derive(Default)]
-struct Window {
-    messages: VecDeque<Queued>,
+pub(super) struct Window {
+    pub(super) messages: VecDeque<Queued>,
     /// Acks under way, for the first so many messages.
     acks: VecDeque<Ack>,
     /// How many may be under way: one after a failure, until an ack came.
     width: usize,
     failures: u32,
+    /// Since when nothing reaches the server.
+    pub(super) lost_at_ms: Option<u64>,
     /// The server takes this much in one message.
     payload_max: usize,
 }
@@ -94,6 +98,8 @@ impl Publisher {
             };
             let ended = runtime.block_on(self.session(&mut window, stop));
             window.acks.clear();
+            self.lives.set_away(true);
+            window.lost_at_ms.get_or_insert_with(Clock::unix_ms);
             let Ended::Lost { state, detail } = ended else {
                 runtime.shutdown_background();
                 return self.report_rest(&window);
@@ -125,16 +131,25 @@ impl Publisher {
     async fn session(&mut self, window: &mut Window, stop: &CancellationToken) -> Ended {
         let lost = CancellationToken::new();
         let connected = tokio::select! {
-            () = stop.cancelled() => return Ended::Stopped,
+            () = self.idle_stop(window.messages.is_empty(), stop) => return Ended::Stopped,
             connected = self.open(&lost, window) => connected,
         };
         let context = match connected {
             Ok(context) => context,
             Err(ended) => return ended,
         };
+        if let Err(detail) = self.take_stored(&context, window).await {
+            return Ended::Lost { state: BusState::NoStream, detail };
+        }
         window.width = 1;
         window.failures = 0;
         self.stand(BusState::Ready, String::new());
+        let (lives, bridge) = (self.lives.clone(), Arc::clone(&self.bridge));
+        let at = (&lives, &*bridge, self.wanted.name.as_str());
+        let desk = match Desk::open(context.clone(), &self.config, at).await {
+            Ok(desk) => desk,
+            Err(DeskFailure { state, detail }) => return Ended::Lost { state, detail },
+        };
         let stopping = async {
             stop.cancelled().await;
             tokio::time::sleep(BUS_FLUSH_DEADLINE).await;
@@ -145,7 +160,16 @@ impl Publisher {
                 state: BusState::Away,
                 detail: "the connection was lost".to_owned(),
             },
+            DeskFailure { state, detail } = Box::pin(desk.work()) => Ended::Lost { state, detail },
             ended = self.publish(&context, window, stop) => ended,
+        }
+    }
+
+    /// The end, once nothing waits or its time is over.
+    async fn idle_stop(&self, sent_all: bool, stop: &CancellationToken) {
+        stop.cancelled().await;
+        if !sent_all || !self.queue.is_empty() || self.lives.wait() {
+            tokio::time::sleep(BUS_FLUSH_DEADLINE).await;
         }
     }
 
@@ -220,7 +244,7 @@ impl Publisher {
                 }
                 continue;
             }
-            if stop.is_cancelled() && self.queue.is_empty() {
+            if stop.is_cancelled() && self.queue.is_empty() && !self.lives.wait() {
                 return Ended::Stopped;
             }
             tokio::select! {
@@ -269,6 +293,9 @@ impl Publisher {
         self.metrics.published.increment(1);
         if ack.duplicate {
             self.metrics.duplicates.increment(1);
+        }
+        if let Some(life) = &queued.life {
+            life.acked(queued.behind, BusSeq(ack.sequence));
         }
         self.metrics.lag(Clock::unix_ms().saturating_sub(queued.at_ms));
         if let Some(receipt) = queued.receipt {

@@ -165,7 +165,7 @@ impl Buffer {
                 let hashes: Vec<Value> = hashes.collect();
                 Some(json!({"type": "removed", "block_hashes": hashes}))
             }
-            Event::Reset(_) | Event::Moved(_) | Event::Unknown(_) => None,
+            Event::Reset(_) | Event::Moved(_) | Event::Trust(_) | Event::Unknown(_) => None,
         }
     }
 

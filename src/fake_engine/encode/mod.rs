@@ -39,7 +39,7 @@ impl Encoder {
                 Event::Stored(stored) => self.stored(&mut pack, stored),
                 Event::Removed(removed) => self.removed(&mut pack, removed),
                 Event::Cleared(_) => self.bare(&mut pack, "AllBlocksCleared"),
-                Event::Reset(_) | Event::Moved(_) | Event::Unknown(_) => (),
+                Event::Reset(_) | Event::Moved(_) | Event::Trust(_) | Event::Unknown(_) => (),
             }
         }
         for stray in strays {

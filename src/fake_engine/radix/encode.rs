@@ -25,7 +25,7 @@ impl RadixEncoder {
                 Event::Stored(stored) => self.stored(&mut pack, stored),
                 Event::Removed(removed) => self.removed(&mut pack, removed),
                 Event::Cleared(_) => self.bare(&mut pack, "AllBlocksCleared"),
-                Event::Reset(_) | Event::Moved(_) | Event::Unknown(_) => (),
+                Event::Reset(_) | Event::Moved(_) | Event::Trust(_) | Event::Unknown(_) => (),
             }
         }
         for stray in strays {
@@ -58,7 +58,7 @@ impl RadixEncoder {
                 removed.hashes.iter().map(one).collect()
             }
             Event::Stored(_) | Event::Removed(_) | Event::Cleared(_) => vec![event.clone()],
-            Event::Reset(_) | Event::Moved(_) | Event::Unknown(_) => Vec::new(),
+            Event::Reset(_) | Event::Moved(_) | Event::Trust(_) | Event::Unknown(_) => Vec::new(),
         }
     }
 

@@ -9,13 +9,15 @@
 //! `batch …` the same forms inside the open answer · `continues 5@7` (its log's numbers) `end`
 //! `failed` `truncated` `intro 20 barrier 20` (resume 20, 3 records) `intro 20` `records 3`
 //! `snapshot_end` `busy` `inconsistent` `too_large` `unavailable` · `save` (a checkpoint) `restart`
-//! (the process comes back with the last one) `forgetful` (… with nothing but its epoch).
+//! (the process comes back with the last one) `forgetful` (… with nothing but its epoch) ·
+//! `vouch 5@7 exact` `bridge_silent` (what the bridges behind a log say) `look_from 3` (a log lacks
+//! batches from 3 on).
 
 use std::fmt::Write as _;
 
 use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Capabilities, Continuity, Drain, Loss, Removal, Replay,
-    SnapshotIntro, SnapshotRefusal, SnapshotSupport, SourceEvent,
+    SnapshotIntro, SnapshotRefusal, SnapshotSupport, SourceEvent, Upstream,
 };
 use kvbridge_schemas::{
     ClearCause, Cleared, Cursor, Digest, Epoch, Event, HashInfo, HashScheme, Reset, Scope, Seq,
@@ -162,6 +164,9 @@ impl Script {
             "finding" => Input::Finding(Finding::CountBelowZero),
             "live" => Input::Source(SourceEvent::Live(batch(rest))),
             "batch" => answer(AnswerPart::Batch(batch(rest))),
+            "vouch" => Input::Source(SourceEvent::Upstream(vouch(rest))),
+            "bridge_silent" => Input::Source(SourceEvent::Upstream(Upstream::Silent)),
+            "look_from" => Input::LookFrom(Seq(rest.parse().unwrap())),
             "continues" => {
                 let (next_seq, epoch) = rest.split_once('@').unwrap_or((rest, "0"));
                 let next_seq = Seq(next_seq.parse().unwrap());
@@ -183,6 +188,15 @@ impl Script {
             other => panic!("unknown command {other:?}"),
         }
     }
+}
+
+/// `5@7 exact`: everything of epoch 7 below 5 is on the log.
+fn vouch(rest: &str) -> Upstream {
+    let (place, trust) = rest.split_once(' ').unwrap();
+    let (seq, epoch) = place.split_once('@').unwrap();
+    let cursor =
+        Cursor { epoch: Epoch(epoch.parse().unwrap()), next_seq: Seq(seq.parse().unwrap()) };
+    Upstream::Vouched { cursor, trust: Trust::from_name(trust) }
 }
 
 fn intro(rest: &str) -> SnapshotIntro {

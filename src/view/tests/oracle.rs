@@ -72,7 +72,7 @@ impl Oracle {
                 self.remove(key, &moved.from, group, &mut found);
             }
             Event::Cleared(_) => *self = Oracle::new(self.last_copy, self.waiting_max),
-            Event::Moved(_) | Event::Reset(_) | Event::Unknown(_) => (),
+            Event::Moved(_) | Event::Reset(_) | Event::Trust(_) | Event::Unknown(_) => (),
         }
         self.settle();
         found

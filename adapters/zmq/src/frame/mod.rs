@@ -76,6 +76,16 @@ impl fmt::Debug for SeqFrame {
     }
 }
 
+/// What a live message is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LiveForm {
+    /// `[topic, seq, payload]`: every engine.
+    #[default]
+    Plain,
+    /// `[topic, seq, epoch, payload]`: a bridge's bus.
+    WithEpoch,
+}
+
 /// One live message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LiveFrame {
@@ -83,7 +93,9 @@ pub struct LiveFrame {
     pub topic: Bytes,
     /// The seq.
     pub seq_frame: SeqFrame,
-    /// The engine's bytes, unread.
+    /// The life, where messages name it.
+    pub epoch: Option<u64>,
+    /// The sender's bytes, unread.
     pub payload: Bytes,
 }
 
@@ -137,6 +149,24 @@ pub enum FrameError {
         /// How many came.
         came: usize,
     },
+    /// A live message of a bus is not topic, seq, epoch, payload.
+    #[error("expected 4 frames (topic, seq, epoch, payload), {came} came")]
+    BusFrameCount {
+        /// How many came.
+        came: usize,
+    },
+    /// A number is not 8 bytes.
+    #[error("expected a number of 8 bytes, {came} came")]
+    NumberLength {
+        /// Its length.
+        came: usize,
+    },
+    /// A request or an answer does not read as its protocol says.
+    #[error("expected {expected}")]
+    Unlike {
+        /// What should have been there.
+        expected: &'static str,
+    },
     /// A reply is not in one of the two framings.
     #[error("expected a delimiter and 2 or 3 frames, {came} frames came")]
     ReplyFrameCount {
@@ -171,13 +201,35 @@ pub enum FrameError {
     },
 }
 
-/// Reads a live message: `[topic, seq, payload]`, in every release.
-pub fn parse_live(frames: Vec<Bytes>, frame_bytes_max: usize) -> Result<LiveFrame, FrameError> {
+/// Reads a live message of that form.
+pub fn parse_live(
+    frames: Vec<Bytes>,
+    form: LiveForm,
+    frame_bytes_max: usize,
+) -> Result<LiveFrame, FrameError> {
     check_sizes(&frames, frame_bytes_max)?;
-    let [topic, seq, payload] = <[Bytes; 3]>::try_from(frames)
-        .map_err(|frames| FrameError::LiveFrameCount { came: frames.len() })?;
+    let came = frames.len();
+    let (topic, seq, epoch, payload) = match form {
+        LiveForm::Plain => {
+            let parts = <[Bytes; 3]>::try_from(frames);
+            let [topic, seq, payload] = parts.map_err(|_| FrameError::LiveFrameCount { came })?;
+            (topic, seq, None, payload)
+        }
+        LiveForm::WithEpoch => {
+            let parts = <[Bytes; 4]>::try_from(frames);
+            let [topic, seq, epoch, payload] =
+                parts.map_err(|_| FrameError::BusFrameCount { came })?;
+            (topic, seq, Some(number(&epoch)?), payload)
+        }
+    };
     let seq_frame = SeqFrame::read(&seq)?;
-    Ok(LiveFrame { topic: owned(topic), seq_frame, payload: owned(payload) })
+    Ok(LiveFrame { topic: owned(topic), seq_frame, epoch, payload: owned(payload) })
+}
+
+/// Reads a number of 8 bytes, big-endian.
+pub fn number(frame: &[u8]) -> Result<u64, FrameError> {
+    let bytes = <[u8; 8]>::try_from(frame);
+    bytes.map(u64::from_be_bytes).map_err(|_| FrameError::NumberLength { came: frame.len() })
 }
 
 /// Reads a reply: the delimiter, then `[seq, payload]` (older engines) or `[topic, seq, payload]`.
@@ -209,11 +261,12 @@ pub fn parse_replay(frames: Vec<Bytes>, frame_bytes_max: usize) -> Result<Replay
 ///
 /// Queues are bounded by the bytes of what they hold. 10 000 waiting payloads of 5 kB that had come
 /// one by one held 157 MB as slices: each kept a whole read buffer alive.
-fn owned(frame: Bytes) -> Bytes {
+pub fn owned(frame: Bytes) -> Bytes {
     if frame.len() < READ_BUFFER_BYTES { Bytes::copy_from_slice(&frame) } else { frame }
 }
 
-fn check_sizes(frames: &[Bytes], max: usize) -> Result<(), FrameError> {
+/// Refuses frames that are larger than we pass on.
+pub fn check_sizes(frames: &[Bytes], max: usize) -> Result<(), FrameError> {
     match frames.iter().map(Bytes::len).max() {
         Some(came) if came > max => Err(FrameError::TooLarge { came, max }),
         Some(_) | None => Ok(()),

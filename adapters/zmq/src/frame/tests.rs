@@ -9,12 +9,16 @@ fn frames(parts: &[&[u8]]) -> Vec<Bytes> {
     parts.iter().map(|part| Bytes::copy_from_slice(part)).collect()
 }
 
+fn plain(parts: &[&[u8]], frame_bytes_max: usize) -> Result<LiveFrame, FrameError> {
+    parse_live(frames(parts), LiveForm::Plain, frame_bytes_max)
+}
+
 const SEVEN: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 7];
 const ONES: &[u8] = &[0xff; 8];
 
 #[test]
 fn live_message_is_three_frames() {
-    let live = parse_live(frames(&[b"kv@a", SEVEN, b"body"]), FRAME_BYTES_MAX).unwrap();
+    let live = plain(&[b"kv@a", SEVEN, b"body"], FRAME_BYTES_MAX).unwrap();
     assert_eq!(
         (&live.topic[..], live.seq_frame.seq(), &live.payload[..]),
         (&b"kv@a"[..], 7, &b"body"[..])
@@ -27,18 +31,28 @@ fn live_message_is_three_frames() {
 #[test]
 fn seq_with_publisher_id_keeps_all_bytes() {
     let seq = [SEVEN, &[9; 16]].concat();
-    let live = parse_live(frames(&[b"", &seq, b"body"]), FRAME_BYTES_MAX).unwrap();
+    let live = plain(&[b"", &seq, b"body"], FRAME_BYTES_MAX).unwrap();
     assert_eq!((live.seq_frame.seq(), live.seq_frame.as_bytes()), (7, &seq[..]));
 }
 
 #[test]
 fn live_message_with_other_shape_is_named() {
-    let parse = |parts: &[&[u8]]| parse_live(frames(parts), 16).unwrap_err();
+    let parse = |parts: &[&[u8]]| plain(parts, 16).unwrap_err();
     assert_eq!(parse(&[]), FrameError::LiveFrameCount { came: 0 });
     assert_eq!(parse(&[SEVEN, b"body"]), FrameError::LiveFrameCount { came: 2 });
     assert_eq!(parse(&[b"", b"", SEVEN, b"body"]), FrameError::LiveFrameCount { came: 4 });
     assert_eq!(parse(&[b"", b"7", b"body"]), FrameError::SeqLength { came: 1 });
     assert_eq!(parse(&[b"", SEVEN, &[0; 17]]), FrameError::TooLarge { came: 17, max: 16 });
+}
+
+#[test]
+fn a_message_of_a_bus_names_its_life() {
+    let parse = |parts: &[&[u8]]| parse_live(frames(parts), LiveForm::WithEpoch, 16);
+    let live = parse(&[b"kv", SEVEN, SEVEN, b"body"]).unwrap();
+    assert_eq!((live.seq_frame.seq(), live.epoch, &live.payload[..]), (7, Some(7), &b"body"[..]));
+    assert_eq!(parse(&[b"", SEVEN, b"body"]), Err(FrameError::BusFrameCount { came: 3 }));
+    let short = parse(&[b"", SEVEN, b"7", b"body"]);
+    assert_eq!(short, Err(FrameError::NumberLength { came: 1 }));
 }
 
 #[test]
@@ -84,7 +98,7 @@ fn reply_with_other_shape_is_named() {
 
 #[test]
 fn debug_forms_show_no_payload() {
-    let live = parse_live(frames(&[b"", SEVEN, b"secret"]), 16).unwrap();
+    let live = plain(&[b"", SEVEN, b"secret"], 16).unwrap();
     let reply = parse_replay(frames(&[b"", SEVEN, b"secret"]), 16).unwrap();
     assert_eq!(format!("{live:?}"), "LiveFrame(SeqFrame(7), 6 bytes)");
     assert_eq!(format!("{reply:?}"), "Batch(SeqFrame(7), 6 bytes)");
@@ -103,7 +117,7 @@ fn any_frames() -> impl Strategy<Value = Vec<Bytes>> {
 proptest! {
     #[test]
     fn any_frames_are_read_or_refused(frames in any_frames(), max in 0_usize..64) {
-        if let Ok(live) = parse_live(frames.clone(), max) {
+        if let Ok(live) = parse_live(frames.clone(), LiveForm::Plain, max) {
             let seq = Bytes::copy_from_slice(live.seq_frame.as_bytes());
             prop_assert_eq!(vec![live.topic, seq, live.payload], frames.clone());
         }

@@ -99,10 +99,12 @@ pub(crate) struct Live {
 }
 
 impl LiveSocket for Live {
-    async fn open(link: &Link, topic: &str, limits: SocketLimits) -> Result<Live, SocketError> {
+    async fn open(link: &Link, topics: &[&str], limits: SocketLimits) -> Result<Live, SocketError> {
         let mut watched = Watched::new(SocketType::Sub, limits)?;
         // Remembered, and sent to every peer at the end of its handshake.
-        watched.socket.subscribe(topic.to_owned()).await?;
+        for topic in topics {
+            watched.socket.subscribe((*topic).to_owned()).await?;
+        }
         let bound = match link {
             Link::Connect(endpoint) => {
                 watched.connect(endpoint, limits.connect_timeout).await?;
@@ -145,7 +147,7 @@ impl RequestSocket for Request {
         Ok(Request(watched))
     }
 
-    async fn send(&mut self, request: [Bytes; 2]) -> Result<(), SocketError> {
+    async fn send(&mut self, request: Vec<Bytes>) -> Result<(), SocketError> {
         Ok(self.0.socket.send(Message::multipart(request)).await?)
     }
 

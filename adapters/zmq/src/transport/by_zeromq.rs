@@ -13,7 +13,10 @@ use zeromq::{
 };
 
 use super::{LiveSocket, RequestSocket, SocketError, SocketLimits};
-use crate::subscribe::{DetachReason, Link, bindable};
+use crate::{
+    serve::multipart,
+    subscribe::{DetachReason, Link, bindable},
+};
 
 /// A SUB and what the library says about its connection.
 pub(crate) struct Live {
@@ -23,7 +26,7 @@ pub(crate) struct Live {
 }
 
 impl LiveSocket for Live {
-    async fn open(link: &Link, topic: &str, limits: SocketLimits) -> Result<Live, SocketError> {
+    async fn open(link: &Link, topics: &[&str], limits: SocketLimits) -> Result<Live, SocketError> {
         let mut socket = SubSocket::with_options(options(limits));
         let monitor = socket.monitor();
         let bound = match link {
@@ -31,11 +34,11 @@ impl LiveSocket for Live {
                 socket.connect(endpoint).await?;
                 // After connect: with no subscription remembered the library registers the peer in
                 // every case, and a peer that has gone is an error here.
-                subscribe(&mut socket, topic, limits).await?;
+                subscribe(&mut socket, topics, limits).await?;
                 None
             }
             Link::Bind(endpoint) => {
-                subscribe(&mut socket, topic, limits).await?;
+                subscribe(&mut socket, topics, limits).await?;
                 Some(socket.bind(&bindable(endpoint)).await?.to_string())
             }
         };
@@ -81,10 +84,8 @@ impl RequestSocket for Request {
         Ok(Request { socket, monitor })
     }
 
-    async fn send(&mut self, [first, second]: [Bytes; 2]) -> Result<(), SocketError> {
-        let mut message = ZmqMessage::from(first);
-        message.push_back(second);
-        Ok(self.socket.send(message).await?)
+    async fn send(&mut self, frames: Vec<Bytes>) -> Result<(), SocketError> {
+        Ok(self.socket.send(multipart(&frames)).await?)
     }
 
     async fn recv(&mut self) -> Result<Vec<Bytes>, DetachReason> {
@@ -114,9 +115,12 @@ fn options(limits: SocketLimits) -> SocketOptions {
 
 async fn subscribe(
     socket: &mut SubSocket,
-    topic: &str,
+    topics: &[&str],
     limits: SocketLimits,
 ) -> Result<(), SocketError> {
-    let subscribed = timeout(limits.connect_timeout, socket.subscribe(topic)).await;
-    Ok(subscribed.map_err(|_| SocketError::TimedOut)??)
+    for topic in topics {
+        let subscribed = timeout(limits.connect_timeout, socket.subscribe(topic)).await;
+        subscribed.map_err(|_| SocketError::TimedOut)??;
+    }
+    Ok(())
 }

@@ -106,7 +106,7 @@ pub(crate) trait LiveSocket: Sized + Send {
     /// Connected and subscribed, or bound.
     fn open(
         link: &Link,
-        topic: &str,
+        topics: &[&str],
         limits: SocketLimits,
     ) -> impl Future<Output = Result<Self, SocketError>> + Send;
 
@@ -119,7 +119,7 @@ pub(crate) trait LiveSocket: Sized + Send {
     fn recv(&mut self) -> impl Future<Output = Result<Vec<Bytes>, DetachReason>> + Send;
 }
 
-/// A DEALER for one request. Dropping it closes the connection.
+/// A DEALER for one exchange. Dropping it closes the connection.
 pub(crate) trait RequestSocket: Sized + Send {
     /// Connected to a peer of the right kind.
     fn open(
@@ -128,7 +128,7 @@ pub(crate) trait RequestSocket: Sized + Send {
     ) -> impl Future<Output = Result<Self, SocketError>> + Send;
 
     /// Sends one message.
-    fn send(&mut self, frames: [Bytes; 2]) -> impl Future<Output = Result<(), SocketError>> + Send;
+    fn send(&mut self, frames: Vec<Bytes>) -> impl Future<Output = Result<(), SocketError>> + Send;
 
     /// The next reply, or how the connection ended; replies that came before its end come first.
     /// Cancel-safe.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use kvbridge_adapters_zmq::frame::{FRAME_BYTES_MAX, ReplayFrame, parse_live, parse_replay};
+use kvbridge_adapters_zmq::frame::{
+    FRAME_BYTES_MAX, LiveForm, ReplayFrame, parse_live, parse_replay,
+};
 use serde_json::Value;
 
 use crate::peer::fixture;
@@ -29,7 +31,7 @@ fn read(name: &str) -> (usize, usize, usize) {
     // Seqs repeat after a restart, so a seq may have several payloads.
     let mut live: BTreeMap<u64, Vec<Bytes>> = BTreeMap::new();
     for record in of("sub") {
-        let frame = parse_live(frames(record), FRAME_BYTES_MAX).unwrap();
+        let frame = parse_live(frames(record), LiveForm::Plain, FRAME_BYTES_MAX).unwrap();
         live.entry(frame.seq_frame.seq()).or_default().push(frame.payload);
     }
     let (mut equal, mut ends) = (0, 0);

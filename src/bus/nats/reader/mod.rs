@@ -30,14 +30,17 @@ use tokio::sync::{Semaphore, mpsc};
 use self::{inbox::Inbox, source::LogSource};
 use super::{session::Sessions, streams::Plan};
 use crate::{
-    bus::Found,
+    bus::{Found, VouchWatch},
     clock::Clock,
     config::{NatsConfig, limits::BUS_REQUESTS},
     recovery::Tick,
 };
 
 pub(super) use follow::{created, run};
-pub(super) use message::end_of;
+pub(super) use locate::{Handle, Located, locate};
+pub use message::Unreadable;
+pub(super) use message::{end_of, envelope_of, place_of};
+pub(super) use source::WINDOW;
 
 /// What all streams, replicas and requests of the reading side share.
 pub(super) struct Reader {
@@ -45,6 +48,7 @@ pub(super) struct Reader {
     pub(super) plan: Plan,
     pub(super) sessions: Sessions,
     clock: Clock,
+    pub(super) vouches: VouchWatch,
     logs: Mutex<BTreeMap<String, Arc<Log>>>,
     found: mpsc::Sender<Found>,
     /// Subjects that were told of, or that nobody wants to be told of.
@@ -117,6 +121,7 @@ impl Reader {
             config: config.clone(),
             plan: Plan::new(&config.streams),
             sessions,
+            vouches: VouchWatch::new(clock),
             clock,
             logs: Mutex::default(),
             found,

@@ -22,7 +22,7 @@ use super::{
     Log, Reader,
     inbox::Stored,
     locate::{Handle, Located, locate},
-    message::{place, place_of, read},
+    message::{Read, place, place_of, read},
     source::{Part, WINDOW},
 };
 use crate::{
@@ -97,7 +97,7 @@ pub(super) async fn replay(
             parts.send(Part::Continues(start.cursor)).await.map_err(|_| Broken::Unwanted)?;
             (start.from, start.cursor.epoch)
         }
-        None => match locate(&stream, &info, &wanted.subject, wanted.start_seq).await {
+        None => match locate(&stream, &info, &wanted.subject, (None, wanted.start_seq)).await {
             Ok(Located::From { at, epoch }) => (at, epoch),
             Ok(Located::Nothing) => {
                 // A log that never had anything is at its end; one that had is not.
@@ -286,10 +286,15 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     async fn take(&mut self, message: &Stored) -> Result<(), Broken> {
-        let (batch, unreadable) = read(self.replica, message);
-        if let Some(why) = unreadable {
-            self.metrics.unreadable(why.as_str());
-        }
+        let batch = match read(self.replica, message) {
+            Read::Batch(batch) => Some(batch),
+            // What a bridge believed then. What it believes now is in its heartbeat.
+            Read::Said(_) => None,
+            Read::Not(batch, why) => {
+                self.metrics.unreadable(why.as_str());
+                batch
+            }
+        };
         let Some(batch) = batch.filter(|batch| batch.epoch >= Some(self.epoch)) else {
             return Ok(());
         };

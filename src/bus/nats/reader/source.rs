@@ -6,17 +6,20 @@ use async_trait::async_trait;
 use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Capabilities, Continuity, Delivery, Drain, Removal, Replay,
     RequestRefused, SnapshotIntro, SnapshotRefusal, SnapshotSupport, Source, SourceEvent,
-    SourceRequest,
+    SourceRequest, Upstream,
 };
 use kvbridge_schemas::{BusSeq, Cursor, Replica, Scope, Seq, SnapshotRecord, subject};
-use tokio::{sync::mpsc, task::AbortHandle};
+use tokio::{
+    sync::{mpsc, watch},
+    task::AbortHandle,
+};
 use tracing::debug;
 
 use super::{
     Log, Reader,
     fetch::{Fetch, fetch},
     inbox::{Arrived, Inbox},
-    message::{place, read},
+    message::{Read, place, read},
     replay::{Broken, Wanted, behind, replay},
 };
 use crate::{
@@ -29,7 +32,7 @@ use crate::{
 };
 
 /// The reorder window of a log, live or replayed.
-pub(super) const WINDOW: ReorderLimits = ReorderLimits {
+pub(in crate::bus::nats) const WINDOW: ReorderLimits = ReorderLimits {
     count_max: BUS_REORDER_MESSAGES,
     bytes_max: BUS_REORDER_BYTES,
     wait_ms: BUS_REORDER_WAIT_MS,
@@ -69,6 +72,8 @@ pub(super) struct LogSource {
     /// Where the log goes on behind the last snapshot.
     stored: Option<Start>,
     open: Option<Open>,
+    /// What bridges say of it.
+    upstream: watch::Receiver<Upstream>,
 }
 
 /// A request under way.
@@ -93,6 +98,8 @@ impl LogSource {
     ) -> LogSource {
         let key = replica.key();
         let subject = subject::hint(&key);
+        let mut upstream = reader.vouches.follow(&key);
+        let first = SourceEvent::Upstream(*upstream.borrow_and_update());
         LogSource {
             inbox: log.join(&subject),
             reader,
@@ -101,7 +108,8 @@ impl LogSource {
             replica,
             capabilities: capabilities(removal),
             subject,
-            ready: VecDeque::new(),
+            ready: VecDeque::from([first.into()]),
+            upstream,
             window: Reorder::new(WINDOW),
             positions: Positions::new(BUS_POSITIONS),
             newest: Cursor::default(),
@@ -136,12 +144,19 @@ impl LogSource {
             }
             Arrived::Message(message) => {
                 self.metrics.read.increment(1);
-                let (batch, unreadable) = read(&self.replica, &message);
-                if let Some(why) = unreadable {
-                    debug!(replica = %self.replica.key(), at = message.at.0, reason = why.as_str(), "message not read");
-                    self.metrics.unreadable(why.as_str());
-                }
-                let Some(batch) = batch else { return };
+                let batch = match read(&self.replica, &message) {
+                    Read::Batch(batch) => batch,
+                    Read::Said(envelope) => {
+                        self.reader.vouches.said(&envelope);
+                        return;
+                    }
+                    Read::Not(batch, why) => {
+                        debug!(replica = %self.replica.key(), at = message.at.0, reason = why.as_str(), "message not read");
+                        self.metrics.unreadable(why.as_str());
+                        let Some(batch) = batch else { return };
+                        batch
+                    }
+                };
                 self.note(&batch, message.at);
                 let now = self.reader.clock.now();
                 self.released(|window, out| window.push(now, place(&batch), batch, out));
@@ -279,6 +294,7 @@ fn capabilities(removal: Removal) -> Capabilities {
 impl Drop for LogSource {
     fn drop(&mut self) {
         self.log.leave(&self.subject, &self.inbox);
+        self.reader.vouches.forget(&self.replica.key());
     }
 }
 
@@ -298,6 +314,10 @@ impl Source for LogSource {
             // branch takes its item in the poll that completes it, so dropping this loses nothing.
             tokio::select! {
                 arrived = self.inbox.pop() => self.arrived(arrived),
+                Ok(()) = self.upstream.changed() => {
+                    let said = SourceEvent::Upstream(*self.upstream.borrow_and_update());
+                    self.ready.push_back(said.into());
+                }
                 (attempt, part) = next_part(&mut self.open) => self.answered(attempt, part),
                 () = clock.sleep_until(self.window.deadline()) => {
                     let now = clock.now();

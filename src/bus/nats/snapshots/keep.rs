@@ -173,7 +173,7 @@ impl Keep {
         let every = ms(self.config.snapshots.interval);
         // Its newest message must not age out before what leads past it is stored.
         let aging = ms(self.config.streams.retention) / 4;
-        status.cursor.epoch != pointer.epoch
+        bus_epoch(handle, status.cursor.epoch) != Some(pointer.epoch)
             || status.trust.device > pointer.trust
             || (moved > 0 && age >= every)
             || moved >= self.config.snapshots.batch_count
@@ -220,7 +220,10 @@ impl Keep {
         let info = stream.cached_info();
         let place = BusSeq(info.state.last_sequence);
         let mut cut = handle.checkpoint().await.map_err(|_| NotKept::Busy)?;
-        let (epoch, resume_seq) = (cut.header.epoch, cut.header.resume_seq);
+        let epoch = bus_epoch(handle, cut.header.epoch).ok_or(NotKept::Unpublished)?;
+        let resume_seq = cut.header.resume_seq;
+        // Readers know the life by its name on the log.
+        cut.header.epoch = epoch;
         if cut.header.trust == Trust::None || cut.header.state.is_none() || resume_seq == Seq(0) {
             return Err(NotKept::Untrusted);
         }
@@ -312,6 +315,11 @@ impl Keep {
         // Whoever asked has a deadline of its own.
         drop(session.client.publish(reply, text.into()).await);
     }
+}
+
+/// What a life of recovery's is called on the log.
+fn bus_epoch(handle: &ReplicaHandle, local: Epoch) -> Option<Epoch> {
+    handle.life.as_ref().map_or(Some(local), |life| life.epoch_of(local))
 }
 
 impl Keep {

@@ -1,0 +1,96 @@
+//! What bridges say of every replica, for whoever follows their logs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use kvbridge_adapters_api::Upstream;
+use kvbridge_schemas::{Cursor, Envelope, Event, ReplicaKey, Status};
+use tokio::sync::watch;
+
+use crate::{clock::Clock, config::limits::BUS_STATUS_TTL, shared_log::Vouches};
+
+/// Shared by the task that hears heartbeats and the readers of logs.
+#[derive(Clone)]
+pub struct VouchWatch {
+    clock: Clock,
+    replicas: Arc<Mutex<BTreeMap<ReplicaKey, Watched>>>,
+}
+
+struct Watched {
+    vouches: Vouches,
+    best: watch::Sender<Upstream>,
+}
+
+impl VouchWatch {
+    /// Nobody is followed.
+    pub fn new(clock: Clock) -> VouchWatch {
+        VouchWatch { clock, replicas: Arc::default() }
+    }
+
+    /// Follows what is said of a replica. A reader passes it on as
+    /// [`SourceEvent::Upstream`](kvbridge_adapters_api::SourceEvent::Upstream), first of all and
+    /// whenever it changes.
+    pub fn follow(&self, key: &ReplicaKey) -> watch::Receiver<Upstream> {
+        let mut replicas = self.replicas();
+        let watched = replicas.entry(key.clone()).or_insert_with(|| Watched {
+            vouches: Vouches::new(u64::try_from(BUS_STATUS_TTL.as_millis()).unwrap_or(u64::MAX)),
+            best: watch::channel(Upstream::Silent).0,
+        });
+        watched.best.subscribe()
+    }
+
+    /// Whoever calls follows it no more; the last one's word is forgotten with it.
+    pub fn forget(&self, key: &ReplicaKey) {
+        let mut replicas = self.replicas();
+        if replicas.get(key).is_some_and(|watched| watched.best.receiver_count() <= 1) {
+            replicas.remove(key);
+        }
+    }
+
+    /// A heartbeat came. Of a replica that nobody follows it says nothing.
+    pub fn heard(&self, status: &Status) {
+        let now_ms = self.clock.now().0;
+        if let Some(watched) = self.replicas().get_mut(&status.replica.key()) {
+            watched.vouches.heard(now_ms, status);
+            watched.tell(now_ms);
+        }
+    }
+
+    /// A reader came to this envelope of the log; whether it said what a bridge believes, so that
+    /// there is nothing to fold.
+    pub fn said(&self, envelope: &Envelope) -> bool {
+        let Some(Event::Trust(said)) = envelope.events.first() else { return false };
+        let at = Cursor { epoch: envelope.epoch, next_seq: envelope.seq };
+        let now_ms = self.clock.now().0;
+        if let Some(watched) = self.replicas().get_mut(&envelope.replica.key()) {
+            watched.vouches.said(&said.bridge, at, said.trust);
+            watched.tell(now_ms);
+        }
+        true
+    }
+
+    /// Takes back what has run out. To be called several times within the time to live.
+    pub fn expire(&self) {
+        let now_ms = self.clock.now().0;
+        for watched in self.replicas().values_mut() {
+            watched.tell(now_ms);
+        }
+    }
+
+    fn replicas(&self) -> MutexGuard<'_, BTreeMap<ReplicaKey, Watched>> {
+        // Single changes: nothing in them can panic half-way.
+        self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched {
+    fn tell(&mut self, now_ms: u64) {
+        let best = match self.vouches.best(now_ms) {
+            Some((cursor, trust)) => Upstream::Vouched { cursor, trust },
+            None => Upstream::Silent,
+        };
+        self.best.send_if_modified(|told| std::mem::replace(told, best) != best);
+    }
+}

@@ -1,0 +1,296 @@
+//! One replica's log at a bridge as a source: live messages, replays and snapshots.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use kvbridge_adapters_api::{
+    AnswerPart, Attempt, Batch, Capabilities, Continuity, Delivery, Drain, Loss, Removal, Replay,
+    RequestRefused, SnapshotIntro, SnapshotRefusal, SnapshotSupport, Source, SourceEvent,
+    SourceRequest,
+};
+use kvbridge_adapters_zmq::{
+    Counters, ExchangeClient, ExchangeSettings, Heard, Link, LiveForm, LiveFrame,
+    SubscribeSettings, Subscriber, WireEvent,
+};
+use kvbridge_schemas::{
+    Envelope, Epoch, Event, HashInfo, HashScheme, Replica, ReplicaKey, Scope, Seq, SnapshotHeader,
+    Status, TierTrust, codec, digest, subject,
+};
+use tokio::sync::watch;
+use tracing::debug;
+
+use super::{
+    asking::{Part, ReplayOf, SnapshotOf},
+    wire::Refusal,
+};
+use crate::telemetry::BusReadMetrics;
+
+/// The wire form that batches of a log have.
+const FORMAT: &str = "kvbridge.envelope";
+
+/// A bridge says each second how it stands: after so many of them a connection that brings nothing
+/// is made anew, for a peer whose host vanished without a word stays silent for ever.
+const SILENT_BEATS: u32 = 10;
+
+/// Where a replica's log is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) live: String,
+    pub(super) requests: String,
+}
+
+/// The log of one replica, read.
+pub(super) struct LogSource {
+    replica: Replica,
+    key: ReplicaKey,
+    subject: String,
+    status: String,
+    capabilities: Capabilities,
+    live: Subscriber,
+    asks: ExchangeClient<Part>,
+    /// The newest life that was seen; 0 = none yet.
+    epoch: Epoch,
+    /// What the bridge last said of itself.
+    heard: watch::Sender<Option<Status>>,
+    metrics: BusReadMetrics,
+}
+
+impl LogSource {
+    /// Begins to read. Must be called inside a tokio runtime.
+    pub(super) fn open(
+        replica: Replica,
+        place: &Place,
+        removal: Removal,
+        heard: watch::Sender<Option<Status>>,
+        counters: Arc<Counters>,
+    ) -> LogSource {
+        let key = replica.key();
+        let mut subscribe = SubscribeSettings::new(Link::Connect(place.live.clone()));
+        subscribe.topic = subject::hint(&key);
+        subscribe.also = vec![subject::status(&key)];
+        subscribe.form = LiveForm::WithEpoch;
+        subscribe.idle_recycle = Some(crate::config::limits::BUS_HEARTBEAT * SILENT_BEATS);
+        let asks = ExchangeSettings::new(place.requests.clone());
+        LogSource {
+            subject: subscribe.topic.clone(),
+            status: subject::status(&key),
+            capabilities: capabilities(removal),
+            live: Subscriber::spawn(subscribe, Arc::clone(&counters)),
+            asks: ExchangeClient::new(asks, counters),
+            epoch: Epoch(0),
+            heard,
+            metrics: BusReadMetrics::register(&key),
+            replica,
+            key,
+        }
+    }
+
+    fn live_event(&mut self, event: WireEvent) -> Option<SourceEvent> {
+        match event {
+            WireEvent::Attached => Some(SourceEvent::Attached),
+            WireEvent::Detached { reason: _ } => {
+                // Its answers belong to a connection that may have been of another process.
+                self.asks.cancel();
+                Some(SourceEvent::Detached)
+            }
+            WireEvent::Overflowed { dropped } => {
+                self.metrics.overflowed.increment(dropped);
+                Some(SourceEvent::Overflowed)
+            }
+            WireEvent::Frames(frame) if frame.topic == self.subject => {
+                let (epoch, seq) = (Epoch(frame.epoch?), Seq(frame.seq_frame.seq()));
+                self.metrics.read.increment(1);
+                Some(SourceEvent::Live(self.batch(epoch, seq, &frame.payload)))
+            }
+            WireEvent::Frames(frame) => {
+                self.heartbeat(&frame);
+                None
+            }
+            // Counted and logged where it was read. It has no seq; if one is missing the core sees.
+            WireEvent::Malformed { reason: _ } => None,
+        }
+    }
+
+    /// A subscription is by prefix, so the heartbeats and messages of others may come too: they are
+    /// left alone.
+    fn heartbeat(&self, frame: &LiveFrame) {
+        if frame.topic != self.status {
+            return;
+        }
+        match codec::decode_msgpack::<Status>(&frame.payload) {
+            Ok(status) if status.replica == self.replica => {
+                self.heard.send_replace(Some(status));
+            }
+            Ok(_) => self.metrics.unreadable("wrong_replica"),
+            Err(_) => self.metrics.unreadable("malformed"),
+        }
+    }
+
+    /// A message of the log. One that cannot be read still has its place, by the frames beside it:
+    /// its seq is not missing, only its content.
+    fn batch(&mut self, epoch: Epoch, seq: Seq, payload: &Bytes) -> Batch {
+        self.epoch = self.epoch.max(epoch);
+        match self.envelope(epoch, seq, payload) {
+            Ok(envelope) => readable(envelope, payload),
+            Err(why) => {
+                debug!(replica = %self.key, %epoch, %seq, reason = why, "message not read");
+                self.metrics.unreadable(why);
+                unreadable(epoch, seq, payload)
+            }
+        }
+    }
+
+    fn envelope(&self, epoch: Epoch, seq: Seq, payload: &[u8]) -> Result<Envelope, &'static str> {
+        let envelope: Envelope = codec::decode_msgpack(payload).map_err(|error| match error {
+            codec::CodecError::Version { .. } => "schema_too_new",
+            _ => "malformed",
+        })?;
+        if envelope.replica != self.replica {
+            return Err("wrong_replica");
+        }
+        if (envelope.epoch, envelope.seq) != (epoch, seq) {
+            return Err("wrong_place");
+        }
+        Ok(envelope)
+    }
+
+    fn answer(&mut self, attempt: Attempt, heard: Heard<Part>) -> Delivery {
+        let part = match heard {
+            Heard::Part(Part::Message { epoch, seq, payload }) => {
+                AnswerPart::Batch(self.batch(epoch, seq, &payload))
+            }
+            Heard::Part(Part::Truncated) => AnswerPart::Truncated,
+            Heard::Part(Part::Continues(cursor)) => AnswerPart::Continues(cursor),
+            Heard::Part(Part::Intro(header)) => AnswerPart::SnapshotIntro(self.intro(&header)),
+            Heard::Part(Part::Records(records)) => return Delivery::Records { attempt, records },
+            Heard::Part(Part::SnapshotEnd) => AnswerPart::SnapshotEnd,
+            Heard::Part(Part::Refused(refusal)) => {
+                debug!(replica = %self.key, %attempt, reason = refusal.as_str(), "refused");
+                AnswerPart::SnapshotRefused(match refusal {
+                    Refusal::UnknownReplica => SnapshotRefusal::Unavailable,
+                    Refusal::Busy
+                    | Refusal::Untrusted
+                    | Refusal::UnknownSnapshot
+                    | Refusal::Unreadable => SnapshotRefusal::Busy,
+                })
+            }
+            Heard::Done => AnswerPart::End,
+            Heard::Failed(reason) => {
+                debug!(replica = %self.key, %attempt, %reason, "answer ended");
+                AnswerPart::Failed
+            }
+        };
+        SourceEvent::Answer { attempt, part }.into()
+    }
+
+    fn intro(&mut self, header: &SnapshotHeader) -> SnapshotIntro {
+        self.epoch = self.epoch.max(header.epoch);
+        let host = header.state.as_ref().map_or(header.trust, |state| state.host);
+        SnapshotIntro {
+            epoch: Some(header.epoch),
+            resume_seq: header.resume_seq,
+            last_digest: header.last_digest,
+            record_count: header.block_count,
+            barrier: None,
+            trust: TierTrust { device: header.trust, host },
+        }
+    }
+}
+
+fn readable(envelope: Envelope, payload: &[u8]) -> Batch {
+    // An event of a later minor version may have removed blocks.
+    let unknown = envelope.events.iter().any(|event| matches!(event, Event::Unknown(_)));
+    Batch {
+        epoch: Some(envelope.epoch),
+        incarnation: envelope.incarnation,
+        seq: envelope.seq,
+        span: envelope.span,
+        digest: envelope.digest,
+        ts: envelope.ts,
+        format: FORMAT,
+        hash: envelope.hash,
+        rank: None,
+        events: envelope.events,
+        loss: if unknown { Loss::MayRemove } else { Loss::Nothing },
+        bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+    }
+}
+
+fn unreadable(epoch: Epoch, seq: Seq, payload: &[u8]) -> Batch {
+    Batch {
+        epoch: Some(epoch),
+        incarnation: None,
+        seq,
+        span: 1,
+        digest: digest(payload),
+        ts: 0,
+        format: FORMAT,
+        hash: HashInfo { scheme: HashScheme::Unknown, block_size: 0 },
+        rank: None,
+        events: Vec::new(),
+        loss: Loss::Body,
+        bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+    }
+}
+
+/// Every break of the connection is seen before the first message of the next one, and the journal
+/// and the view behind it are asked for what was missed.
+fn capabilities(removal: Removal) -> Capabilities {
+    Capabilities {
+        epoch_on_wire: true,
+        replay: Replay::Journal,
+        snapshot: Some(SnapshotSupport {
+            barrier: false,
+            tiers: true,
+            counts: true,
+            namespaces: true,
+            content: true,
+        }),
+        continuity: Continuity::Proven,
+        removal,
+        clear_scope: Scope::All,
+        drain: Drain::Shared,
+        one_hash_per_block: false,
+    }
+}
+
+#[async_trait]
+impl Source for LogSource {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    async fn next(&mut self) -> Option<Delivery> {
+        loop {
+            // Not biased: a long answer must not let the live queue overflow, nor the reverse. Each
+            // branch takes its item in the poll that completes it, so dropping this loses nothing.
+            tokio::select! {
+                event = self.live.next() => {
+                    if let Some(event) = self.live_event(event?) {
+                        return Some(event.into());
+                    }
+                }
+                (attempt, heard) = self.asks.next() => return Some(self.answer(attempt, heard)),
+            }
+        }
+    }
+
+    fn request(&mut self, request: SourceRequest) -> Result<(), RequestRefused> {
+        if self.live.is_closed() {
+            return Err(RequestRefused::Closed);
+        }
+        let key = self.key.clone();
+        match request {
+            SourceRequest::Replay { attempt, start_seq: first } => {
+                self.asks.start(attempt, ReplayOf { key, epoch: self.epoch, first, after: 0 });
+            }
+            // There are no stored snapshots to be named: a fresh one is newer than any.
+            SourceRequest::Snapshot { attempt, object: _ } => {
+                self.asks.start(attempt, SnapshotOf { key, id: None });
+            }
+            SourceRequest::Cancel => self.asks.cancel(),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! What the bridges behind a log say: a cap, a deadline, and a reason to fetch.
+
+use expect_test::expect;
+
+use super::{
+    script::{vllm_like, with_epoch, with_stored_snapshot},
+    table::check,
+};
+
+/// Nobody speaks for the log: contiguous is not enough.
+#[test]
+fn bridge_silent() {
+    check(
+        with_epoch(),
+        "bridge_silent; attach; live 0@7; live 1@7",
+        "vouch 2@7 exact; live 2@7; bridge_silent; live 3@7; vouch 3@7 exact",
+        expect![[r#"
+            record vouched
+            announce exact (contiguous)
+            apply 2
+            record bridge_silent
+            announce none (bridge_silent)
+            apply 3
+            record vouched
+            announce exact (contiguous)
+        "#]],
+    );
+}
+
+/// A view that began behind the end of the log is not believed before it came there.
+#[test]
+fn catching_up() {
+    check(
+        with_epoch(),
+        "vouch 3@7 exact; attach",
+        "live 0@7; live 1@7; live 2@7; vouch 9@7 exact; live 3@7",
+        expect![[r#"
+            record new_epoch
+            clear 7 NewEpoch
+            record first_is_zero
+            apply 0
+            announce none (catching_up)
+            apply 1
+            apply 2
+            announce exact (contiguous)
+            apply 3
+        "#]],
+    );
+}
+
+/// Never more than the bridges believe, and a word of another life is none.
+#[test]
+fn vouched() {
+    check(
+        with_epoch(),
+        "vouch 1@7 exact; attach; live 0@7",
+        "vouch 1@7 lower_bound; vouch 1@7 none; vouch 1@7 exact; vouch 0@8 exact; live 0@8",
+        expect![[r#"
+            announce lower_bound (upstream)
+            announce none (upstream)
+            announce exact (contiguous)
+            announce none (bridge_silent)
+            record new_epoch
+            clear 8 NewEpoch
+            record first_is_zero
+            apply 0
+            announce exact (contiguous)
+        "#]],
+    );
+}
+
+/// The log is ahead and nothing comes: it is read, and trust stays.
+#[test]
+fn tail_behind() {
+    check(
+        with_epoch(),
+        "vouch 1@7 exact; attach; live 0@7",
+        "vouch 2@7 exact; wait 999; wait 1; batch 0@7; batch 1@7; end; wait 5000",
+        expect![[r#"
+            record tail_behind
+            request_replay 0
+            apply 1
+            record replayed
+            cancel
+            record tail_loss
+        "#]],
+    );
+}
+
+/// A heartbeat that overtakes its data is no loss.
+#[test]
+fn a_heartbeat_may_overtake_its_data() {
+    check(
+        with_epoch(),
+        "vouch 1@7 exact; attach; live 0@7",
+        "vouch 2@7 exact; wait 900; live 1@7; wait 3000",
+        expect![[r#"
+            apply 1
+        "#]],
+    );
+}
+
+/// A lower bound beside a bridge that believes more is fetched anew, and not all the time.
+#[test]
+fn refetched() {
+    check(
+        with_stored_snapshot(),
+        "vouch 1@7 exact; attach; live 0@7",
+        "live 1?@7; intro 2; records 3; snapshot_end; batch 1@7; end; live 2?@7; wait 5000",
+        expect![[r#"
+            record undecodable
+            announce lower_bound (store_undecodable)
+            apply 1
+            record refetched
+            announce none (snapshotting)
+            request_snapshot fresh
+            record installed
+            install 7 resume 2
+            request_replay 0
+            record replayed
+            cancel
+            announce exact (contiguous)
+            record undecodable
+            announce lower_bound (store_undecodable)
+            apply 2
+        "#]],
+    );
+}
+
+/// A log lacks older batches: the look begins there, and a live batch does not end it.
+#[test]
+fn look_from() {
+    check(
+        vllm_like(),
+        "attach; live 0; live 1; live 2; live 3; live 4; live 5; live 6; live 7",
+        "look_from 2; live 8; batch 2; batch 7; batch 8; end; live 9",
+        expect![[r#"
+            request_replay 2
+            apply 8
+            record replayed
+            cancel
+            record duplicate
+            record stale_answer
+            apply 9
+        "#]],
+    );
+}

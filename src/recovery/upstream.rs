@@ -1,0 +1,132 @@
+//! A log's own writers: what they believe caps what we may, and how far they are says whether we
+//! missed the end.
+
+use kvbridge_adapters_api::Upstream;
+use kvbridge_schemas::{Seq, TierTrust, Trust};
+
+use super::{
+    Action, Cx, Fact, Recovery, Tick, TrustReason,
+    phase::{Asking, Phase, Probe},
+};
+
+/// What is known of those who write the log that this view is folded from.
+#[derive(Debug, Default)]
+pub(super) struct Vouched {
+    /// `None` = the source follows no log, and nobody's word is needed.
+    said: Option<Upstream>,
+    /// The view was once as far as they said within this life: it is not merely the beginning.
+    reached: bool,
+    /// They are further than we are, since then.
+    behind: Option<(Seq, Tick)>,
+    /// No view is fetched anew before.
+    refetch_at: Tick,
+}
+
+impl Vouched {
+    /// The view starts over, or its stream broke: what was reached says nothing any more.
+    pub(super) fn start_over(&mut self) {
+        self.reached = false;
+        self.behind = None;
+    }
+}
+
+impl Recovery {
+    pub(super) fn upstream(&mut self, cx: &mut Cx<'_>, said: Upstream) {
+        let silent = |said: Option<Upstream>| said == Some(Upstream::Silent);
+        match (silent(self.vouched.said), silent(Some(said))) {
+            (false, true) => cx.record(Fact::BridgeSilent),
+            (true, false) => cx.record(Fact::Vouched),
+            (true, true) | (false, false) => (),
+        }
+        self.vouched.said = Some(said);
+    }
+
+    /// After every step: compares how far we are, and goes for a better view if there is one.
+    pub(super) fn follow_vouch(&mut self, cx: &mut Cx<'_>) {
+        let Some((theirs, trust)) = self.vouch() else {
+            self.vouched.behind = None;
+            return;
+        };
+        if !self.settled() || !self.anchored() {
+            self.vouched.behind = None;
+            return;
+        }
+        let ours = self.cursor.next_seq;
+        self.vouched.reached |= ours >= theirs;
+        if self.vouched.behind.is_some_and(|(target, _)| ours >= target) {
+            self.vouched.behind = None;
+        }
+        if ours < theirs && self.vouched.behind.is_none() {
+            self.vouched.behind = Some((theirs, cx.now));
+        }
+        if self.could_be_better(trust) && self.vouched.refetch_at <= cx.now {
+            self.vouched.refetch_at = cx.now.plus(self.settings.limits.refetch_ms);
+            cx.record(Fact::Refetched);
+            self.start_fetch(cx, None);
+        }
+    }
+
+    /// The word that counts: one of this very life.
+    fn vouch(&self) -> Option<(Seq, Trust)> {
+        match self.vouched.said? {
+            Upstream::Vouched { cursor, trust } if cursor.epoch == self.cursor.epoch => {
+                Some((cursor.next_seq, trust))
+            }
+            Upstream::Vouched { .. } | Upstream::Silent => None,
+        }
+    }
+
+    fn could_be_better(&self, vouched: Trust) -> bool {
+        let (own, _) = self.derive_proven();
+        self.vouched.reached && !self.lapsed && own.device < vouched && self.can_snapshot()
+    }
+
+    /// Never more than those who write the log believe.
+    pub(super) fn capped(
+        &self,
+        (own, reason): (TierTrust, TrustReason),
+    ) -> (TierTrust, TrustReason) {
+        if self.vouched.said.is_none() {
+            return (own, reason);
+        }
+        let Some((_, trust)) = self.vouch() else {
+            return (TierTrust::default(), TrustReason::BridgeSilent);
+        };
+        if !self.vouched.reached {
+            return (TierTrust::default(), TrustReason::CatchingUp);
+        }
+        let capped = own.min(TierTrust::all(trust));
+        if capped == own { (own, reason) } else { (capped, TrustReason::Upstream) }
+    }
+
+    /// When the end of the log counts as missed, or a better view may be fetched.
+    pub(super) fn vouch_at(&self) -> Option<Tick> {
+        if !self.settled() {
+            return None;
+        }
+        let wait_ms = self.settings.limits.tail_wait_ms;
+        let behind = self.vouched.behind.map(|(_, since)| since.plus(wait_ms));
+        let better = self.vouch().is_some_and(|(_, trust)| self.could_be_better(trust));
+        let refetch = better.then_some(self.vouched.refetch_at);
+        [behind, refetch].into_iter().flatten().min()
+    }
+
+    /// The log is ahead for longer than a heartbeat can overtake its data: it is read, and trust
+    /// stays.
+    pub(super) fn vouch_due(&mut self, cx: &mut Cx<'_>) {
+        let wait_ms = self.settings.limits.tail_wait_ms;
+        let Some((target, since)) = self.vouched.behind else { return };
+        if since.plus(wait_ms) > cx.now {
+            return;
+        }
+        self.vouched.behind = Some((target, cx.now));
+        let asking = Asking::due(self.pace.next(cx.now), true);
+        if let Phase::Live(probe) | Phase::Partial(probe) = &mut self.phase
+            && matches!(probe, Probe::At(_))
+        {
+            cx.act(Action::Record(Fact::TailBehind(self.cursor.next_seq)));
+            *probe = Probe::Open(asking);
+            self.ask_if_due(cx);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Which bridge's word counts for a replica, and for how long.
+//!
+//! A word is fresh by our own clock, from the moment we heard it: clocks of bridges may be a day
+//! off. A bridge that says the same again with an older time than before is an echo, not a sign of
+//! life.
+
+use std::collections::BTreeMap;
+
+use kvbridge_schemas::{Cursor, Status, Trust};
+
+/// Bridges of one replica that are told apart. Two or three are usual. Full: the one that was
+/// silent longest goes.
+const BRIDGES_MAX: usize = 64;
+
+/// What bridges say of one replica.
+#[derive(Debug)]
+pub struct Vouches {
+    ttl_ms: u64,
+    by_bridge: BTreeMap<String, Vouch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Vouch {
+    cursor: Cursor,
+    trust: Trust,
+    /// By the bridge's clock.
+    said_at: u64,
+    /// By ours.
+    heard_at_ms: u64,
+}
+
+impl Vouches {
+    /// Nobody has spoken. A word counts for `ttl_ms`.
+    pub fn new(ttl_ms: u64) -> Vouches {
+        Vouches { ttl_ms, by_bridge: BTreeMap::new() }
+    }
+
+    /// A heartbeat came.
+    pub fn heard(&mut self, now_ms: u64, status: &Status) {
+        let before = self.by_bridge.get(&status.bridge);
+        if before.is_some_and(|before| status.at <= before.said_at) {
+            return;
+        }
+        let cursor = Cursor { epoch: status.epoch, next_seq: status.next_seq };
+        let vouch = Vouch { cursor, trust: status.trust, said_at: status.at, heard_at_ms: now_ms };
+        if before.is_none() && self.by_bridge.len() >= BRIDGES_MAX {
+            let oldest = self.by_bridge.iter().min_by_key(|(_, vouch)| vouch.heard_at_ms);
+            if let Some(oldest) = oldest.map(|(bridge, _)| bridge.clone()) {
+                self.by_bridge.remove(&oldest);
+            }
+        }
+        self.by_bridge.insert(status.bridge.clone(), vouch);
+    }
+
+    /// The log itself says what a bridge believes from `at` on. It may be old news, read late: it
+    /// is no sign of life, and changes nothing that a later heartbeat said.
+    pub fn said(&mut self, bridge: &str, at: Cursor, trust: Trust) {
+        if let Some(vouch) = self.by_bridge.get_mut(bridge)
+            && at >= vouch.cursor
+        {
+            vouch.trust = trust;
+            vouch.cursor = at;
+        }
+    }
+
+    /// The best word that is fresh: of the newest life, then of the most trust, then the furthest.
+    pub fn best(&self, now_ms: u64) -> Option<(Cursor, Trust)> {
+        let fresh = self.by_bridge.values().filter(|vouch| now_ms < self.expiry(vouch));
+        let best =
+            fresh.max_by_key(|vouch| (vouch.cursor.epoch, vouch.trust, vouch.cursor.next_seq));
+        best.map(|vouch| (vouch.cursor, vouch.trust))
+    }
+
+    /// When the next word runs out.
+    pub fn expires_at_ms(&self, now_ms: u64) -> Option<u64> {
+        let expiries = self.by_bridge.values().map(|vouch| self.expiry(vouch));
+        expiries.filter(|at| *at > now_ms).min()
+    }
+
+    fn expiry(&self, vouch: &Vouch) -> u64 {
+        vouch.heard_at_ms.saturating_add(self.ttl_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvbridge_schemas::{Epoch, Replica, Seq};
+
+    use super::*;
+
+    fn status(bridge: &str, epoch: u64, next_seq: u64, trust: Trust, at: u64) -> Status {
+        Status {
+            replica: Replica { model: "m".into(), instance: "h:1".into(), rank: 0 },
+            epoch: Epoch(epoch),
+            next_seq: Seq(next_seq),
+            bus_seq: None,
+            trust,
+            reason: "r".into(),
+            bridge: bridge.to_owned(),
+            at,
+        }
+    }
+
+    fn best(vouches: &Vouches, now_ms: u64) -> Option<(u64, u64, Trust)> {
+        let (cursor, trust) = vouches.best(now_ms)?;
+        Some((cursor.epoch.0, cursor.next_seq.0, trust))
+    }
+
+    #[test]
+    fn a_word_runs_out_by_our_clock() {
+        let mut vouches = Vouches::new(5_000);
+        assert_eq!(best(&vouches, 0), None);
+        // A day ahead.
+        vouches.heard(100, &status("a", 1, 10, Trust::Exact, 86_400_000));
+        assert_eq!(best(&vouches, 5_099), Some((1, 10, Trust::Exact)));
+        assert_eq!(vouches.expires_at_ms(100), Some(5_100));
+        assert_eq!(best(&vouches, 5_100), None);
+    }
+
+    #[test]
+    fn an_echo_is_no_sign_of_life() {
+        let mut vouches = Vouches::new(5_000);
+        vouches.heard(0, &status("a", 1, 10, Trust::Exact, 7));
+        vouches.heard(4_000, &status("a", 1, 10, Trust::Exact, 7));
+        assert_eq!(best(&vouches, 5_000), None);
+        vouches.heard(5_000, &status("a", 1, 10, Trust::Exact, 8));
+        assert_eq!(best(&vouches, 5_000), Some((1, 10, Trust::Exact)));
+    }
+
+    #[test]
+    fn the_best_of_several_counts_and_a_stale_one_keeps_nothing_alive() {
+        let mut vouches = Vouches::new(5_000);
+        vouches.heard(0, &status("a", 1, 10, Trust::Exact, 1));
+        vouches.heard(3_000, &status("b", 1, 12, Trust::None, 1));
+        assert_eq!(best(&vouches, 3_000), Some((1, 10, Trust::Exact)));
+        assert_eq!(best(&vouches, 5_000), Some((1, 12, Trust::None)));
+        // A newer life is what the log is of, whoever is still in the old one.
+        vouches.heard(5_000, &status("a", 1, 10, Trust::Exact, 2));
+        vouches.heard(5_000, &status("b", 2, 0, Trust::None, 2));
+        assert_eq!(best(&vouches, 5_000), Some((2, 0, Trust::None)));
+    }
+
+    #[test]
+    fn the_log_may_be_ahead_of_the_heartbeat() {
+        let mut vouches = Vouches::new(5_000);
+        vouches.heard(0, &status("a", 1, 10, Trust::Exact, 1));
+        let at = |next_seq| Cursor { epoch: Epoch(1), next_seq: Seq(next_seq) };
+        vouches.said("a", at(12), Trust::None);
+        assert_eq!(best(&vouches, 1), Some((1, 12, Trust::None)));
+        // Read late: the heartbeat is newer.
+        vouches.heard(2, &status("a", 1, 20, Trust::Exact, 2));
+        vouches.said("a", at(15), Trust::None);
+        assert_eq!(best(&vouches, 2), Some((1, 20, Trust::Exact)));
+        // Who has not been heard is not made alive.
+        vouches.said("z", at(90), Trust::Exact);
+        assert_eq!(best(&vouches, 6_000), None);
+    }
+
+    #[test]
+    fn bridges_are_bounded() {
+        let mut vouches = Vouches::new(5_000);
+        for number in 0..100 {
+            vouches.heard(number, &status(&format!("b{number}"), 1, 0, Trust::Exact, 1));
+        }
+        assert_eq!(vouches.by_bridge.len(), BRIDGES_MAX);
+        assert!(!vouches.by_bridge.contains_key("b0"));
+    }
+}
