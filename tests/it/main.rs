@@ -6,6 +6,7 @@ mod bus_cli;
 mod bus_reader;
 mod check_config;
 mod decode;
+mod drain;
 mod fake_engine;
 mod follow;
 mod harness;

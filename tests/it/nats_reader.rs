@@ -100,7 +100,9 @@ impl Reader {
                 // No bridge speaks here.
                 Delivery::Event(SourceEvent::Upstream(_)) => (),
                 Delivery::Event(event) => return event,
-                Delivery::Records { .. } => panic!("nobody asked for a snapshot"),
+                Delivery::Records { .. } | Delivery::Figures(_) => {
+                    panic!("nobody asked for a snapshot")
+                }
             }
         }
     }
