@@ -102,7 +102,7 @@ pub async fn start(
         BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
         BusConfig::Zmq(zmq) => {
             let publishes = !config.sources.is_empty();
-            Arc::new(ZmqBus::start(zmq, publishes, &fleet, tasks).await?)
+            Arc::new(ZmqBus::start(zmq, publishes, &fleet, clock, tasks).await?)
         }
     };
     let pipeline = Pipeline { fleet, index, writers, sources: Arc::default(), bus, clock };
