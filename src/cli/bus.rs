@@ -5,7 +5,9 @@ use async_nats::{ConnectOptions, jetstream::stream::Config as StreamConfig};
 use super::{CliError, ConfigArgs, Console, Environment, Exit, examples};
 use crate::{
     bus::nats::{
-        ConnectFailure, Plan, StreamReport, connect,
+        ConnectFailure, Plan, StreamReport,
+        browse::BrowseError,
+        connect,
         streams::{self, StreamFailure},
     },
     config::{BusConfig, Config, Flags, NatsConfig},
@@ -37,7 +39,7 @@ enum BusAction {
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     /// There is no bus to look at.
-    #[error("bus.kind is not nats: there are no streams")]
+    #[error("no NATS server: neither --nats nor bus.kind = \"nats\" is given")]
     NotNats,
     /// No replica, no stream.
     #[error("no source is configured: with bus.shards \"model\" there are no streams")]
@@ -48,13 +50,16 @@ pub enum BusError {
     /// The server refuses.
     #[error(transparent)]
     Stream(#[from] StreamFailure),
+    /// It could not be looked at.
+    #[error(transparent)]
+    Browse(#[from] BrowseError),
 }
 
 impl BusError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             BusError::NotNats | BusError::NoStreams => Exit::BadInput,
-            BusError::Connect(_) | BusError::Stream(_) => Exit::Failed,
+            BusError::Connect(_) | BusError::Stream(_) | BusError::Browse(_) => Exit::Failed,
         }
     }
 }

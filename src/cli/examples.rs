@@ -6,6 +6,7 @@ Examples:
   kvbridge run --play recording.jsonl        both ends in one process, no engine needed
   kvbridge tail                              what a running kvbridge applies
   kvbridge decode --engine vllm recording.jsonl
+  kvbridge bus status --nats nats://127.0.0.1:4222
 
 Exit codes: 0 ok, 1 run-time error, 2 bad input or configuration, 3 condition not reached, 130 Ctrl-C";
 
@@ -30,7 +31,29 @@ Examples:
                                              one that asks for a token
   kvbridge tail --url https://bridge:8090 --ca ca.pem --cert client.pem --key client.key
   kvbridge tail --vllm tcp://127.0.0.1:5557  an engine itself
-  kvbridge tail --vllm tcp://127.0.0.1:5557 --raw recording.jsonl";
+  kvbridge tail --vllm tcp://127.0.0.1:5557 --raw recording.jsonl
+  kvbridge tail --nats nats://127.0.0.1:4222 --since 10m
+                                             what bridges published, and go on to
+  kvbridge tail --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --from-seq 120";
+
+pub(super) const REPLAY: &str = "\
+Seqs are the engine's, both inclusive. What is missing is said with its reason, on the error output.
+Exit codes: 0 all of it, 1 not reachable or refused, 2 bad input, 3 something is missing
+
+Examples:
+  kvbridge replay --nats nats://127.0.0.1:4222 --replica llama.10=2E0=2E0=2E7=3A8000.0 --from 100 --to 200
+  kvbridge replay --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --from 0 --to 5000 --out batches.jsonl
+  kvbridge replay --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --from 0 --to 5000 \\
+                  --republish lab.hint --yes";
+
+pub(super) const SNAPSHOT: &str = "\
+Exit codes: 0 shown, or the same blocks, 1 not reachable or none there, 2 bad input, 3 different blocks
+
+Examples:
+  kvbridge snapshot --nats nats://127.0.0.1:4222 --replica llama.10=2E0=2E0=2E7=3A8000.0
+  kvbridge snapshot --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --at now --out now.view
+  kvbridge snapshot --at now.view
+  kvbridge snapshot --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --diff now.view latest";
 
 pub(super) const HEALTH: &str = "\
 Exit codes: 0 ready, 1 no answer or another one, 2 a certificate cannot be used

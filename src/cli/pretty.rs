@@ -1,6 +1,17 @@
 //! An envelope, or a change of trust, as a line for a person.
 
+use kvbridge_schemas::{Envelope, codec};
 use serde_json::Value;
+
+/// An envelope for a person or a program; token ids as a count unless `tokens`.
+pub(super) fn envelope(envelope: &Envelope, for_person: bool, tokens: bool) -> String {
+    match (for_person, tokens) {
+        (true, true) => line(&codec::to_json(envelope)),
+        (true, false) => line(&codec::to_json_redacted(envelope)),
+        (false, true) => codec::to_json_string(envelope),
+        (false, false) => codec::to_json_redacted_string(envelope),
+    }
+}
 
 /// One short line. A value of an unknown shape is shown as it is.
 pub(super) fn line(value: &Value) -> String {

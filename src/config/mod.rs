@@ -34,7 +34,7 @@ pub use bus::{
 pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
-pub use file::{File, SourceFile};
+pub use file::{BusFile, File, SourceFile};
 pub use http::{HttpConfig, TlsConfig};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
@@ -163,6 +163,8 @@ pub struct Flags {
     pub insecure: bool,
     /// Sources; none = those of the file.
     pub sources: Vec<SourceFile>,
+    /// Which server of a bus to go to, and how: address, credentials, certificates.
+    pub server: BusFile,
 }
 
 /// Reads and proves a configuration, or says all that is wrong with it.
@@ -188,8 +190,11 @@ pub fn load(
             typed.bus.insecure = Some(true);
         }
     }
+    let server_from_flags = flags.server.url.is_some();
+    bus::lay_over(&mut typed.bus, flags.server);
     let origin = |path: &str| {
-        let typed_here = from_flags && path.starts_with("sources");
+        let typed_here =
+            (from_flags && path.starts_with("sources")) || (server_from_flags && path == "bus.url");
         if typed_here || (listen_from_flags && path == "http.listen") {
             return Some("command line".to_owned());
         }

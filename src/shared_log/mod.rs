@@ -8,12 +8,14 @@
 //! - [`reorder`](Reorder): what a log delivers, put back in order within bounds.
 //! - [`positions`](Positions): where on a bus a replica's newest batches lie.
 //! - [`pointer`](Pointer): which of several stored snapshots readers are sent to.
+//! - [`stretch`](Stretch): which seqs of a stretch came back, which did not, and why.
 
 mod lane;
 pub mod lives;
 mod pointer;
 mod positions;
 mod reorder;
+mod stretch;
 mod tail;
 mod vouch;
 
@@ -23,5 +25,6 @@ pub use lane::{DIGESTS_KEPT, Lane, LogTail, Outgoing, ResetCause};
 pub use pointer::{Pointer, PointerFault};
 pub use positions::{Positions, Start};
 pub use reorder::{Place, Reorder, ReorderLimits};
+pub use stretch::{Missing, Part, Stretch, Why};
 pub use tail::TailReader;
 pub use vouch::Vouches;

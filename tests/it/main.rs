@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bridge;
+mod bus_cli;
 mod bus_reader;
 mod check_config;
 mod decode;
