@@ -104,7 +104,7 @@ pub async fn start(
         BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
         BusConfig::Zmq(zmq) => {
             let publishes = !config.sources.is_empty();
-            Arc::new(ZmqBus::start(zmq, publishes, &fleet, tasks).await?)
+            Arc::new(ZmqBus::start(zmq, publishes, &fleet, clock, tasks).await?)
         }
     };
     let (sources, drains) = (Arc::default(), Arc::default());

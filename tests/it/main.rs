@@ -35,4 +35,5 @@ mod sglang;
 mod stop;
 mod zmq_bus;
 mod zmq_client;
+mod zmq_trust;
 mod zmq_world;
