@@ -49,9 +49,10 @@ impl LogWriter {
         writer: Box<dyn Writer>,
         full: SpoolFull,
         metrics: BusLogMetrics,
+        bridge: Arc<str>,
     ) -> LogWriter {
         LogWriter {
-            author: Author::new(lane, UNNAMED, fill_ms()),
+            author: Author::new(lane, UNNAMED, fill_ms()).by(bridge),
             writer,
             full,
             metrics,
@@ -61,8 +62,8 @@ impl LogWriter {
     }
 
     /// The same, for a bus that names lives: nothing is written before it has.
-    pub fn with_life(self, life: Arc<LogLife>, bridge: Arc<str>) -> LogWriter {
-        LogWriter { life: Some(life), author: self.author.by(bridge), ..self }
+    pub fn with_life(self, life: Arc<LogLife>) -> LogWriter {
+        LogWriter { life: Some(life), ..self }
     }
 
     /// The life of the log, where the bus names lives.

@@ -40,6 +40,7 @@ use crate::{
     shared_log::{LogTail, Outgoing},
 };
 
+pub use crate::shared_log::Name;
 pub use embedded::Embedded;
 pub use life::LogLife;
 pub use log::{LogWriter, Offered};

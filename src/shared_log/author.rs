@@ -28,8 +28,8 @@ pub struct Author {
     asked: Option<Asked>,
     /// Where the journal did not give what it was asked for.
     spent: Option<Seq>,
-    /// What was last said of trust.
-    said: Option<Trust>,
+    /// What was last said of trust, of which life.
+    said: Option<(Epoch, Trust)>,
     /// Batches that found no room while they waited.
     left_out: u64,
 }
@@ -124,10 +124,11 @@ impl Author {
 
     /// Trust was taken back: said ahead of the data that follows.
     pub fn withdrawn(&mut self, trust: Trust, reason: &'static str, life: Option<&mut Naming>) {
+        let names = life.is_some();
         if let Some(life) = life {
             life.withdrawn(trust, reason);
-            self.say(trust, reason);
         }
+        self.say(trust, reason, names);
     }
 
     /// One input of the driver is done; its view stands here.
@@ -148,8 +149,9 @@ impl Author {
             return;
         }
         self.lane.settled(Cursor { epoch, ..cursor }, trust, &mut self.made);
-        if names {
-            self.say(trust, reason);
+        // The log may still be of the life before: what holds of this one is not said there.
+        if self.lane.log().is_some_and(|log| log.epoch == epoch) {
+            self.say(trust, reason, names);
         }
     }
 
@@ -185,12 +187,15 @@ impl Author {
         }
     }
 
-    fn say(&mut self, trust: Trust, reason: &str) {
-        // A name without a message yet is not a log that anybody could misread.
-        if self.named.is_some() && self.said.unwrap_or_default() != trust {
+    fn say(&mut self, trust: Trust, reason: &str, names: bool) {
+        // A log without a message yet is none that anybody could misread.
+        let Some(log) = self.lane.log() else { return };
+        let has_name = !names || self.named.is_some();
+        let said = self.said.filter(|(epoch, _)| *epoch == log.epoch);
+        if has_name && said.map_or(Trust::None, |(_, trust)| trust) != trust {
             let (reason, bridge) = (reason.to_owned(), self.bridge.to_string());
             self.lane.says(TrustChange { trust, reason, bridge }, &mut self.made);
-            self.said = Some(trust);
+            self.said = Some((log.epoch, trust));
         }
     }
 
