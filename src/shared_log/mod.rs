@@ -2,6 +2,7 @@
 //!
 //! - [`lane`](Lane): what one replica's log holds, and what must be written next so that it has no
 //!   hole.
+//! - [`Healing`]: whether what another bridge wrote closes a hole of an engine's journal.
 //! - [`TailReader`]: the end of a log, out of its newest messages.
 //! - [`Vouches`]: which bridge's word counts for a log, and for how long.
 //! - [`lives`]: which life of the cache the log is of, and who may name one.
@@ -9,6 +10,7 @@
 //! - [`positions`](Positions): where on a bus a replica's newest batches lie.
 //! - [`pointer`](Pointer): which of several stored snapshots readers are sent to.
 
+mod healing;
 mod lane;
 pub mod lives;
 mod pointer;
@@ -17,6 +19,7 @@ mod reorder;
 mod tail;
 mod vouch;
 
+pub use healing::{Healing, Step};
 #[cfg(feature = "shell")]
 pub(crate) use lane::{Covered, reset_envelope};
 pub use lane::{DIGESTS_KEPT, Lane, LogTail, Outgoing, ResetCause};

@@ -13,6 +13,7 @@ mod lifecycle_restart;
 mod lifecycle_signals;
 mod matching;
 mod nats_bus;
+mod nats_heal;
 mod nats_lives;
 mod nats_reader;
 mod nats_run;
