@@ -13,6 +13,7 @@
 //! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
 //! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames;
 //!   `playback`: a recording as an engine; `fake_engine`: a model of an engine.
+//! - `consumer`: an index in another program, maintained from a bus.
 //! - `http`: the API of routers and operators.
 //! - `engine_metrics`: what engines say of themselves beside their events.
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
@@ -33,6 +34,8 @@ pub mod cli;
 pub mod clock;
 #[cfg(feature = "shell")]
 pub mod config;
+#[cfg(feature = "shell")]
+pub mod consumer;
 #[cfg(feature = "shell")]
 pub mod engine_metrics;
 #[cfg(feature = "shell")]

@@ -11,15 +11,15 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 /// Whom to believe, and who we are.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct TlsArgs {
-    /// The authority of the kvbridge's certificate, PEM [default: those of the system]
+    /// The authority of the server's certificate, PEM [default: those of the system]
     #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// Our certificate, PEM, for a kvbridge that wants one
+    pub(super) ca: Option<PathBuf>,
+    /// Our certificate, PEM, for a server that wants one
     #[arg(long, value_name = "FILE", requires = "key")]
-    cert: Option<PathBuf>,
+    pub(super) cert: Option<PathBuf>,
     /// The key of our certificate, PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
-    key: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
 }
 
 /// Why a kvbridge could not be asked.
@@ -92,13 +92,18 @@ fn wrong(path: &Path, message: impl Into<String>) -> BridgeError {
     BridgeError::File { path: path.to_owned(), message: message.into() }
 }
 
-/// The token in a file: its one line.
-pub(super) fn token(path: &Path) -> Result<Secret, BridgeError> {
+/// A path as the configuration has it.
+pub(super) fn path_text(path: &Path) -> Result<String, BridgeError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| wrong(path, "is no text"))
+}
+
+/// The secret in a file: its one line.
+pub(super) fn one_line(path: &Path) -> Result<Secret, BridgeError> {
     let text = String::from_utf8(read(path)?);
     let text = text.as_deref().unwrap_or_default();
     let token = text.trim();
     if token.is_empty() || token.contains(|c: char| !c.is_ascii_graphic()) {
-        return Err(wrong(path, "expected one token and nothing else"));
+        return Err(wrong(path, "expected one line, and nothing else"));
     }
     Ok(Secret::new(token))
 }

@@ -6,6 +6,7 @@ Examples:
   kvbridge run --play recording.jsonl        both ends in one process, no engine needed
   kvbridge tail                              what a running kvbridge applies
   kvbridge decode --engine vllm recording.jsonl
+  kvbridge bus status --nats nats://127.0.0.1:4222
 
 Exit codes: 0 ok, 1 run-time error, 2 bad input or configuration, 3 condition not reached, 130 Ctrl-C";
 
@@ -30,7 +31,29 @@ Examples:
                                              one that asks for a token
   kvbridge tail --url https://bridge:8090 --ca ca.pem --cert client.pem --key client.key
   kvbridge tail --vllm tcp://127.0.0.1:5557  an engine itself
-  kvbridge tail --vllm tcp://127.0.0.1:5557 --raw recording.jsonl";
+  kvbridge tail --vllm tcp://127.0.0.1:5557 --raw recording.jsonl
+  kvbridge tail --nats nats://127.0.0.1:4222 --since 10m
+                                             what bridges published, and go on to
+  kvbridge tail --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --from-seq 120";
+
+pub(super) const REPLAY: &str = "\
+Seqs are the engine's, both inclusive. What is missing is said with its reason, on the error output.
+Exit codes: 0 all of it, 1 not reachable or refused, 2 bad input, 3 something is missing
+
+Examples:
+  kvbridge replay --nats nats://127.0.0.1:4222 --replica llama.10=2E0=2E0=2E7=3A8000.0 --from 100 --to 200
+  kvbridge replay --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --from 0 --to 5000 --out batches.jsonl
+  kvbridge replay --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --from 0 --to 5000 \\
+                  --republish lab.hint --yes";
+
+pub(super) const SNAPSHOT: &str = "\
+Exit codes: 0 shown, or the same blocks, 1 not reachable or none there, 2 bad input, 3 different blocks
+
+Examples:
+  kvbridge snapshot --nats nats://127.0.0.1:4222 --replica llama.10=2E0=2E0=2E7=3A8000.0
+  kvbridge snapshot --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --at now --out now.view
+  kvbridge snapshot --at now.view
+  kvbridge snapshot --config kvbridge.toml --replica llama.10=2E0=2E0=2E7=3A8000.0 --diff now.view latest";
 
 pub(super) const HEALTH: &str = "\
 Exit codes: 0 ready, 1 no answer or another one, 2 a certificate cannot be used
@@ -69,12 +92,22 @@ Examples:
   KVBRIDGE__HTTP__LISTEN=0.0.0.0:8090 kvbridge check-config";
 
 pub(super) const BUS: &str = "\
-Reads [bus] and [[sources]] of the configuration.
+Reads [bus] and [[sources]] of the configuration; status needs neither when it is given --nats.
 Exit codes: 0 as it must be, 1 not reachable or refused, 2 bad configuration, 3 a stream is missing or differs
 
 Examples:
-  kvbridge bus status --config kvbridge.toml
-  kvbridge bus apply --config kvbridge.toml";
+  kvbridge bus status --nats nats://127.0.0.1:4222
+  kvbridge bus status --config kvbridge.toml --json
+  kvbridge bus apply --config kvbridge.toml
+  kvbridge bus permissions --role bridge --role index --role viewer --model llama";
+
+pub(super) const PERMISSIONS: &str = "\
+Of the configuration it reads bus.stream, bus.shards and bus.inbox; without --model the models of [[sources]], and
+without those all models.
+
+Examples:
+  kvbridge bus permissions --role bridge --role index --model llama > users.conf      include users.conf
+  kvbridge bus permissions --config kvbridge.toml --role viewer";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

@@ -2,6 +2,8 @@
 
 mod bridge;
 mod bus;
+mod bus_permissions;
+mod bus_status;
 mod check_config;
 mod completions;
 mod config_args;
@@ -11,15 +13,19 @@ mod examples;
 mod exit;
 mod fake_engine;
 mod health;
+mod nats_args;
 mod play;
 mod play_args;
 mod pretty;
+mod replay;
 mod run;
 mod service;
 mod signal;
+mod snapshot;
 mod source_args;
 mod sse;
 mod tail;
+mod tail_bus;
 
 use std::{io, path::PathBuf, sync::LazyLock};
 
@@ -27,6 +33,7 @@ use clap::{Parser, Subcommand};
 
 pub use bridge::{BridgeError, TlsArgs};
 pub use bus::{BusArgs, BusError};
+pub use bus_permissions::PermissionsArgs;
 pub use check_config::CheckArgs;
 pub use completions::CompletionsArgs;
 pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
@@ -35,11 +42,15 @@ pub use decode::DecodeArgs;
 pub use exit::Exit;
 pub use fake_engine::FakeEngineArgs;
 pub use health::HealthArgs;
+pub use nats_args::{AccessArgs, NatsArgs};
 pub use play::PlayArgs;
 pub use play_args::{PlaybackArgs, Seqs};
+pub use replay::{ReplayArgs, ReplayError};
 pub use run::{RunArgs, RunError};
+pub use snapshot::{SnapshotArgs, SnapshotError};
 pub use source_args::SourceArgs;
 pub use tail::{TailArgs, TailError};
+pub use tail_bus::TailBusArgs;
 
 use crate::{
     fake_engine::{FakeError, ReleaseError},
@@ -65,8 +76,12 @@ pub struct Cli {
 pub enum Command {
     /// Read engines, keep their views true, answer routers
     Run(Box<RunArgs>),
-    /// Show what a running kvbridge applies, or what an engine sends
-    Tail(TailArgs),
+    /// Show what a running kvbridge applies, what is on a bus, or what an engine sends
+    Tail(Box<TailArgs>),
+    /// Read seqs of a replica back from a bus
+    Replay(Box<ReplayArgs>),
+    /// Show, save and compare the views of a replica on a bus
+    Snapshot(Box<SnapshotArgs>),
     /// Play a recording as an engine
     Play(PlayArgs),
     /// Model an engine: its cache, its event stream, its HTTP API, and faults on demand
@@ -77,8 +92,8 @@ pub enum Command {
     Health(HealthArgs),
     /// Check the configuration without opening anything
     CheckConfig(CheckArgs),
-    /// Look at the streams of a NATS bus, or set them up
-    Bus(BusArgs),
+    /// Look at a NATS bus, set it up, print who needs which permissions
+    Bus(Box<BusArgs>),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
 }
@@ -139,6 +154,12 @@ pub enum CliError {
     /// `tail` did not start or ended.
     #[error(transparent)]
     Tail(#[from] TailError),
+    /// `replay` was refused or could not write.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// `snapshot` found something else than a view.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     /// `health` got no answer or another one.
     #[error(transparent)]
     Bridge(#[from] BridgeError),
@@ -159,6 +180,8 @@ impl CliError {
             CliError::Play(PlayError::Unreadable { .. } | PlayError::Serve(_)) => Exit::Failed,
             CliError::Run(error) => error.exit(),
             CliError::Tail(error) => error.exit(),
+            CliError::Replay(error) => error.exit(),
+            CliError::Snapshot(error) => error.exit(),
             CliError::Bridge(error) => error.exit(),
             CliError::Bus(error) => error.exit(),
         }
@@ -178,7 +201,9 @@ pub async fn execute(
     }))?;
     match cli.command {
         Command::Run(args) => Box::pin(args.execute(environment, console)).await,
-        Command::Tail(args) => Box::pin(args.execute(console)).await,
+        Command::Tail(args) => Box::pin(args.execute(environment, console)).await,
+        Command::Replay(args) => Box::pin(args.execute(environment, console)).await,
+        Command::Snapshot(args) => Box::pin(args.execute(environment, console)).await,
         Command::Play(args) => Box::pin(args.execute(console)).await,
         Command::FakeEngine(args) => Box::pin(args.execute(console)).await,
         Command::Health(args) => args.execute(console).await,

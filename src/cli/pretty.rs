@@ -1,6 +1,17 @@
 //! An envelope, or a change of trust, as a line for a person.
 
+use kvbridge_schemas::{Envelope, codec};
 use serde_json::Value;
+
+/// An envelope for a person or a program; token ids as a count unless `tokens`.
+pub(super) fn envelope(envelope: &Envelope, for_person: bool, tokens: bool) -> String {
+    match (for_person, tokens) {
+        (true, true) => line(&codec::to_json(envelope)),
+        (true, false) => line(&codec::to_json_redacted(envelope)),
+        (false, true) => codec::to_json_string(envelope),
+        (false, false) => codec::to_json_redacted_string(envelope),
+    }
+}
 
 /// One short line. A value of an unknown shape is shown as it is.
 pub(super) fn line(value: &Value) -> String {
@@ -41,6 +52,17 @@ fn event(event: &Value) -> String {
             format!("stored {} on {tier}{tokens}", count(event, "blocks"))
         }
         "removed" => format!("removed {} from {tier}", count(event, "hashes")),
+        "reset" => format!(
+            "reset ({}, trust {})",
+            text(event, "cause").unwrap_or("?"),
+            text(event, "trust").unwrap_or("?")
+        ),
+        "trust" => format!(
+            "{} says trust {} ({})",
+            text(event, "bridge").unwrap_or("?"),
+            text(event, "trust").unwrap_or("?"),
+            text(event, "reason").unwrap_or("?")
+        ),
         other => other.to_owned(),
     }
 }
@@ -70,6 +92,17 @@ mod tests {
         assert_eq!(
             line(&value),
             "m h:1/2  seq 7  stored 2 on device (32 tokens), removed 1 from host, cleared"
+        );
+        let said = serde_json::json!({
+            "replica": {"model": "m", "instance": "h:1", "rank": 2}, "seq": 7,
+            "events": [
+                {"type": "reset", "cause": "permanent_hole", "trust": "lower_bound"},
+                {"type": "trust", "trust": "none", "reason": "gap_open", "bridge": "b"}
+            ]
+        });
+        assert_eq!(
+            line(&said),
+            "m h:1/2  seq 7  reset (permanent_hole, trust lower_bound), b says trust none (gap_open)"
         );
         let standing = serde_json::json!({"key": "m.h.0", "trust": "none", "reason": "gap_open"});
         assert_eq!(line(&standing), "m.h.0  trust none (gap_open)");

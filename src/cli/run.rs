@@ -112,6 +112,7 @@ impl RunArgs {
             listen: self.listen.take(),
             insecure: self.insecure,
             sources: std::mem::take(&mut self.sources.sources),
+            ..Flags::default()
         };
         let engine =
             self.engine.take().or_else(|| registry::engine_names().next().map(str::to_owned));

@@ -111,23 +111,8 @@ impl Service {
 
     /// A replica came or went on the bus.
     pub(super) async fn follow(&mut self, found: Found) {
-        match found {
-            Found::Appeared { replica, engine } => {
-                let Service { pipeline, tasks, config, .. } = self;
-                if pipeline.open_found(&replica, engine, config, tasks) {
-                    info!(replica = %replica.key(), "replica found on the bus");
-                }
-            }
-            Found::Vanished { replica } => {
-                let key = replica.key();
-                let found = self.pipeline.fleet.replica(key.as_str());
-                // One with a source here was never ours to forget.
-                if found.is_some_and(|(_, handle)| !handle.is_bridged) {
-                    self.pipeline.close(&key).await;
-                    info!(replica = %key, "nothing is left of the replica on the bus");
-                }
-            }
-        }
+        let Service { pipeline, tasks, config, .. } = self;
+        pipeline.follow(found, config, tasks).await;
     }
 
     /// Reads the configuration again and touches what changed. What is wrong with it is logged.

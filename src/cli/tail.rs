@@ -1,4 +1,5 @@
-//! `kvbridge tail`: what a running kvbridge applies, or what an engine itself sends.
+//! `kvbridge tail`: what a running kvbridge applies, what is on a bus, or what an engine itself
+//! sends.
 
 use std::{
     fs::File,
@@ -9,14 +10,15 @@ use std::{
 
 use futures::StreamExt;
 use kvbridge_adapters_zmq::{Counters, LiveFrame, Subscriber, WireEvent};
-use kvbridge_schemas::{Engine, Envelope, Epoch, Trust, codec};
+use kvbridge_schemas::{Engine, Envelope, Epoch, Trust};
 use serde_json::Value;
 
 use super::{
-    CliError, Console, Exit, SourceArgs,
-    bridge::{self, BridgeError, TlsArgs},
+    AccessArgs, CliError, Console, Environment, Exit, SourceArgs,
+    bridge::{self, BridgeError},
     examples, pretty, signal,
     sse::{ServerEvent, SseReader},
+    tail_bus::TailBusArgs,
 };
 use crate::{
     capture,
@@ -28,7 +30,7 @@ use crate::{
     },
 };
 
-/// Show what a running kvbridge applies, or what an engine sends
+/// Show what a running kvbridge applies, what is on a bus, or what an engine sends
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = examples::TAIL)]
 pub struct TailArgs {
@@ -36,12 +38,7 @@ pub struct TailArgs {
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8090")]
     url: String,
     #[command(flatten)]
-    sources: SourceArgs,
-    /// A file with the token that the kvbridge wants
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    #[command(flatten)]
-    tls: TlsArgs,
+    access: AccessArgs,
     /// Show token ids; a kvbridge wants a token with the scope tokens for it
     #[arg(long)]
     tokens: bool,
@@ -51,6 +48,10 @@ pub struct TailArgs {
     /// End after so many envelopes
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    #[command(flatten)]
+    sources: SourceArgs,
+    #[command(flatten)]
+    bus: TailBusArgs,
 }
 
 /// Why `tail` did not start or ended.
@@ -59,6 +60,9 @@ pub enum TailError {
     /// `--raw` without an engine.
     #[error("--raw needs an engine: a kvbridge sends no frames")]
     NeedsEngine,
+    /// A bus and something else.
+    #[error("tail reads a bus, an engine or a kvbridge: two of them were given")]
+    BusAndOther,
     /// More than one engine.
     #[error("tail reads one engine, {count} were given")]
     OneEngine {
@@ -101,6 +105,7 @@ impl TailError {
         match self {
             TailError::Bridge(error) => error.exit(),
             TailError::NeedsEngine
+            | TailError::BusAndOther
             | TailError::OneEngine { .. }
             | TailError::Options(_)
             | TailError::Open(_) => Exit::BadInput,
@@ -112,10 +117,22 @@ impl TailError {
 }
 
 impl TailArgs {
-    pub(super) async fn execute(mut self, console: &mut Console<'_>) -> Result<Exit, CliError> {
+    pub(super) async fn execute(
+        mut self,
+        environment: &Environment,
+        console: &mut Console<'_>,
+    ) -> Result<Exit, CliError> {
         let mut stop = signal::Stop::new()?;
         let sources = std::mem::take(&mut self.sources.sources);
         let tail = async {
+            if self.bus.is_given() {
+                if !sources.is_empty() || self.raw.is_some() {
+                    return Err(TailError::BusAndOther.into());
+                }
+                let left = self.count.unwrap_or(u64::MAX);
+                let browser = self.bus.nats.open(&self.access, environment).await?;
+                return self.bus.tail(&browser, left, self.tokens, console).await;
+            }
             match sources.len() {
                 0 if self.raw.is_some() => Err(TailError::NeedsEngine.into()),
                 0 => self.bridge(console).await,
@@ -140,10 +157,11 @@ impl TailArgs {
         let query = if self.tokens { "?tokens=true" } else { "" };
         let url = format!("{}/v1/events{query}", self.url.trim_end_matches('/'));
         let failed = |source| TailError::from(BridgeError::Request { url: url.clone(), source });
-        let client = bridge::client(&self.tls, &url).map_err(TailError::from)?;
+        let client = bridge::client(&self.access.tls, &url).map_err(TailError::from)?;
         let mut request = client.get(&url);
-        if let Some(path) = &self.token_file {
-            request = request.bearer_auth(bridge::token(path).map_err(TailError::from)?.expose());
+        if let Some(path) = &self.access.token_file {
+            request =
+                request.bearer_auth(bridge::one_line(path).map_err(TailError::from)?.expose());
         }
         let response = request.send().await.map_err(failed)?;
         if !response.status().is_success() {
@@ -237,12 +255,7 @@ impl TailArgs {
             hash: batch.hash,
             events: batch.events,
         };
-        let text = match (console.out_is_terminal, self.tokens) {
-            (true, true) => pretty::line(&codec::to_json(&envelope)),
-            (true, false) => pretty::line(&codec::to_json_redacted(&envelope)),
-            (false, true) => codec::to_json_string(&envelope),
-            (false, false) => codec::to_json_redacted_string(&envelope),
-        };
+        let text = pretty::envelope(&envelope, console.out_is_terminal, self.tokens);
         console.line(&text)?;
         console.out.flush()
     }

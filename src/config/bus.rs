@@ -35,6 +35,8 @@ pub struct NatsConfig {
     pub auth: NatsAuth,
     /// Encryption.
     pub tls: NatsTls,
+    /// What subjects of answers to us begin with: who may read one's own may read all of them.
+    pub inbox: String,
     /// What we keep on it.
     pub streams: StreamsConfig,
     /// This bridge's name in the ids of what it says itself; absent = one made up at the start.
@@ -170,6 +172,7 @@ impl Check<'_> {
             ("nkey", file.nkey.is_some(), nats),
             ("creds", file.creds.is_some(), nats),
             ("tls", file.tls.is_some(), nats),
+            ("inbox", file.inbox.is_some(), nats),
             ("tls_ca", file.tls_ca.is_some(), nats),
             ("tls_cert", file.tls_cert.is_some(), nats),
             ("tls_key", file.tls_key.is_some(), nats),
@@ -208,6 +211,7 @@ impl Check<'_> {
             urls: self.urls(file.url.as_deref()),
             streams: self.streams(&file),
             tls: self.bus_tls(&file),
+            inbox: self.inbox(file.inbox.as_deref()),
             bridge: self.bridge(file.bridge.clone()),
             spool_bytes_max: self.spool(&file),
             spool_full: self.spool_full(file.spool_full.as_deref()),
@@ -289,6 +293,14 @@ impl Check<'_> {
             self.note("bus.tls", "must not be false beside bus.tls_ca or bus.tls_cert");
         }
         NatsTls { required, ca, client }
+    }
+
+    fn inbox(&mut self, prefix: Option<&str>) -> String {
+        let prefix = prefix.unwrap_or(limits::BUS_INBOX_PREFIX);
+        if !prefix.split('.').all(is_word) {
+            self.note("bus.inbox", "expected words of letters, digits, - and _, points between");
+        }
+        prefix.to_owned()
     }
 
     fn streams(&mut self, file: &BusFile) -> StreamsConfig {

@@ -11,6 +11,7 @@ mod bus_zmq;
 mod diff;
 mod endpoint;
 mod file;
+mod flags;
 mod http;
 mod layers;
 mod problem;
@@ -34,7 +35,8 @@ pub use bus::{
 pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
-pub use file::{File, SourceFile};
+pub use file::{BusFile, File, SourceFile};
+pub use flags::Flags;
 pub use http::{HttpConfig, TlsConfig};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
@@ -154,17 +156,6 @@ pub struct RecoveryConfig {
     pub lease: Duration,
 }
 
-/// What the command line says about the configuration.
-#[derive(Clone, Debug, Default)]
-pub struct Flags {
-    /// `--listen`.
-    pub listen: Option<String>,
-    /// `--insecure`.
-    pub insecure: bool,
-    /// Sources; none = those of the file.
-    pub sources: Vec<SourceFile>,
-}
-
 /// Reads and proves a configuration, or says all that is wrong with it.
 pub fn load(
     file: Option<&FileText>,
@@ -188,8 +179,11 @@ pub fn load(
             typed.bus.insecure = Some(true);
         }
     }
+    let server_from_flags = flags.server.url.is_some();
+    flags::lay_over(&mut typed.bus, flags.server);
     let origin = |path: &str| {
-        let typed_here = from_flags && path.starts_with("sources");
+        let typed_here =
+            (from_flags && path.starts_with("sources")) || (server_from_flags && path == "bus.url");
         if typed_here || (listen_from_flags && path == "http.listen") {
             return Some("command line".to_owned());
         }

@@ -5,6 +5,7 @@
 
 mod driver;
 mod fleet;
+mod found;
 mod index_writers;
 mod published;
 pub mod registry;

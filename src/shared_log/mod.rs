@@ -9,6 +9,7 @@
 //! - [`reorder`](Reorder): what a log delivers, put back in order within bounds.
 //! - [`positions`](Positions): where on a bus a replica's newest batches lie.
 //! - [`pointer`](Pointer): which of several stored snapshots readers are sent to.
+//! - [`stretch`](Stretch): which seqs of a stretch came back, which did not, and why.
 
 mod healing;
 mod lane;
@@ -16,6 +17,7 @@ pub mod lives;
 mod pointer;
 mod positions;
 mod reorder;
+mod stretch;
 mod tail;
 mod vouch;
 
@@ -26,5 +28,6 @@ pub use lane::{DIGESTS_KEPT, Lane, LogTail, Outgoing, ResetCause};
 pub use pointer::{Pointer, PointerFault};
 pub use positions::{Positions, Start};
 pub use reorder::{Place, Reorder, ReorderLimits};
+pub use stretch::{Missing, Part, Stretch, Why};
 pub use tail::TailReader;
 pub use vouch::Vouches;

@@ -3,6 +3,11 @@
 
 use std::{process::Command, time::Duration};
 
+use kvbridge::{
+    consumer::Consumer,
+    index::{Prompt, Query},
+    schemas::Trust,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -22,23 +27,35 @@ const LOOK: Duration = Duration::from_millis(20);
 const STREAM: &str = "KVHINTS_fake";
 const KEY: &str = "fake.i=3A1.0";
 
-struct World {
-    server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     fake: Running,
     fake_url: String,
     ports: (String, String),
     client: reqwest::Client,
+    /// The server has the users of `kvbridge bus permissions`.
+    has_users: bool,
 }
 
 /// A kvbridge of this world.
-struct Program {
+pub(crate) struct Program {
     running: Running,
     url: String,
 }
 
+/// As the user of a role.
+pub(crate) fn as_user(command: &mut Command, role: &str) {
+    command
+        .env("KVBRIDGE__BUS__USER", format!("kvbridge-{role}"))
+        .env("KVBRIDGE__BUS__PASSWORD", format!("secret-of-{role}"));
+}
+
 impl World {
     fn start(name: &str) -> World {
-        let server = Server::started(name);
+        World::on(Server::started(name), false)
+    }
+
+    pub(crate) fn on(server: Server, has_users: bool) -> World {
         let mut command = kvbridge();
         command.args("fake-engine --engine vllm --ports-json --pub 0 --replay 0".split(' '));
         command.args(["--http", "127.0.0.1:0", "--step-ms", "1", "--blocks", "96"]);
@@ -51,11 +68,15 @@ impl World {
             fake_url: text(&ports["http"]),
             ports: (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"])),
             client: http_client(),
+            has_users,
         }
     }
 
-    fn command(&self, snapshots: &str) -> Command {
+    fn command(&self, snapshots: &str, role: &str) -> Command {
         let mut command = kvbridge();
+        if self.has_users {
+            as_user(&mut command, role);
+        }
         command
             .args(["run", "--listen", "127.0.0.1:0"])
             .env("KVBRIDGE__BUS__KIND", "nats")
@@ -66,8 +87,8 @@ impl World {
     }
 
     /// Reads the engine, writes the bus.
-    async fn bridge(&self, snapshots: &str) -> Program {
-        let mut command = self.command(snapshots);
+    pub(crate) async fn bridge(&self, snapshots: &str) -> Program {
+        let mut command = self.command(snapshots, "bridge");
         command.args(["--vllm", &self.ports.0, "--replay", &self.ports.1]);
         command.args(["--model", "fake", "--instance", "i:1"]);
         let bridge = Program::start(command);
@@ -77,16 +98,16 @@ impl World {
     }
 
     /// Reads the bus alone.
-    fn index(&self) -> Program {
-        Program::start(self.command("1h"))
+    pub(crate) fn index(&self) -> Program {
+        Program::start(self.command("1h", "index"))
     }
 
-    async fn fault(&self, fault: Value) {
+    pub(crate) async fn fault(&self, fault: Value) {
         let answer = self.client.post(format!("{}/control", self.fake_url)).body(fault.to_string());
         assert!(answer.send().await.unwrap().status().is_success());
     }
 
-    async fn burst(&self, count: u64) {
+    pub(crate) async fn burst(&self, count: u64) {
         self.fault(json!({"fault": "burst", "count": count})).await;
     }
 
@@ -103,7 +124,7 @@ impl World {
     }
 
     /// Waits until it is exact at the engine's seq, and compares every block.
-    async fn is_true(&self, of: &Program) -> Value {
+    pub(crate) async fn is_true(&self, of: &Program) -> Value {
         let deadline = Instant::now() + LIMIT;
         loop {
             let (head, truth) = lines(&self.text(&format!("{}/truth?rank=0", self.fake_url)).await);
@@ -140,7 +161,7 @@ impl World {
         line.map_or(0, |line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
     }
 
-    async fn until_stored(&self, bridge: &Program, count: u64) {
+    pub(crate) async fn until_stored(&self, bridge: &Program, count: u64) {
         let deadline = Instant::now() + LIMIT;
         while self.metric(bridge, "kvbridge_bus_snapshots_stored_total").await < count {
             assert!(Instant::now() < deadline, "no snapshot is stored");
@@ -150,7 +171,7 @@ impl World {
         }
     }
 
-    fn end(self, programs: impl IntoIterator<Item = Program>) {
+    pub(crate) fn end(self, programs: impl IntoIterator<Item = Program>) {
         for program in programs {
             assert_eq!(program.running.end(Some("-TERM")).0, 0);
         }
@@ -286,13 +307,13 @@ async fn a_restart_of_the_engine_reaches_the_index() {
 #[tokio::test]
 async fn a_process_that_is_both_reads_nothing_twice() {
     let world = World::start("reader-both");
-    let mut command = world.command("1h");
+    let mut command = world.command("1h", "bridge");
     command.args(["--vllm", &world.ports.0, "--replay", &world.ports.1]);
     command.args(["--model", "fake", "--instance", "i:1"]).env("KVBRIDGE__BUS__READ", "true");
     let both = Program::start(command);
     world.burst(3).await;
     world.is_true(&both).await;
-    let mut other = world.command("1h");
+    let mut other = world.command("1h", "bridge");
     other.args(["--rate", "1000", "--play"]).arg(one_life("reader-both.jsonl"));
     let other = Program::start(other);
     let deadline = Instant::now() + LIMIT;
@@ -313,4 +334,44 @@ async fn a_process_that_is_both_reads_nothing_twice() {
     world.burst(20).await;
     world.is_true(&both).await;
     world.end([both, other]);
+}
+
+/// The library's index, without a kvbridge of its own: as true as that, and nothing when it cannot
+/// know.
+#[tokio::test]
+async fn a_consumer_in_another_program_follows_and_knows_when_it_cannot() {
+    let mut world = World::start("reader-library");
+    let bridge = world.bridge("300ms").await;
+    let consumer = Consumer::nats(world.server.url()).model("fake").start().await.unwrap();
+    let other = Consumer::nats(world.server.url()).model("other").start().await.unwrap();
+    tokio::time::timeout(LIMIT, consumer.until_usable("fake")).await.unwrap();
+    for _ in 0..2 {
+        world.burst(30).await;
+        let next_seq = world.is_true(&bridge).await["next_seq"].as_u64().unwrap();
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let answer = consumer.match_tokens("fake", &[1, 2, 3]).unwrap();
+            let [replica] = answer.replicas.as_slice() else { panic!("{answer:?}") };
+            if replica.usable && replica.as_of.cursor.next_seq.0 == next_seq {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{answer:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+    assert!(other.index().query(&nothing("fake")).is_err(), "it was not asked to read that");
+    world.server.kill();
+    let deadline = Instant::now() + LIMIT;
+    while consumer.match_tokens("fake", &[]).unwrap().fallback.is_none() {
+        assert!(Instant::now() < deadline, "it vouches for what it cannot know");
+        tokio::time::sleep(LOOK).await;
+    }
+    consumer.stop().await;
+    other.stop().await;
+    world.end([bridge]);
+}
+
+fn nothing(model: &str) -> Query<'_> {
+    let prompt = Prompt::Tokens(&[]);
+    Query { model, prompt, lora: None, salt: None, accept: Trust::Exact, hints: false }
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bridge;
+mod bus_cli;
 mod bus_reader;
 mod check_config;
 mod decode;
@@ -12,9 +13,11 @@ mod http;
 mod lifecycle_restart;
 mod lifecycle_signals;
 mod matching;
+mod nats_auth;
 mod nats_bus;
 mod nats_heal;
 mod nats_lives;
+mod nats_permissions;
 mod nats_reader;
 mod nats_run;
 mod nats_server;

@@ -5,12 +5,15 @@
 //! `publisher` sends in a window, in order, again after every failure; `desk` names lives and says
 //! how they stand, with `buckets`, `record` and `tail` to read and write what bridges share.
 //! `session` is the connection of everything else: `reader` follows streams and answers requests,
-//! `heartbeats` hears who speaks, `snapshots` are views on the server.
+//! `heartbeats` hears who speaks, `snapshots` are views on the server. `browse` looks once, for
+//! people.
 
+pub mod browse;
 mod buckets;
 mod connect;
 mod desk;
 mod heartbeats;
+pub mod permissions;
 mod publisher;
 mod reader;
 mod record;
@@ -34,6 +37,8 @@ use tracing::error;
 
 pub use connect::{ConnectFailure, connect};
 pub use heartbeats::hear;
+pub use reader::Unreadable;
+pub use snapshots::{Reading, records_of};
 pub use streams::{Difference, Plan, StreamReport};
 
 use self::{

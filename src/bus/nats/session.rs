@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    connect::{connect, jetstream},
+    connect::{ConnectFailure, connect, jetstream},
     publisher::random_part,
 };
 use crate::{
@@ -58,7 +58,7 @@ pub(super) async fn keep(
                 let detail = "the connection was lost".to_owned();
                 stand(&standing, BusState::Away, detail);
             }
-            Err(refused) => stand(&standing, refused.state, refused.detail),
+            Err(refused) => stand(&standing, refused.state(), refused.to_string()),
         }
         let pause = wait.mul_f64(random_part());
         wait = (wait * 2).min(config.reconnect.1);
@@ -69,7 +69,11 @@ pub(super) async fn keep(
     }
 }
 
-async fn open(config: &NatsConfig, lost: &CancellationToken) -> Result<Session, Standing> {
+/// Connects once.
+pub(super) async fn open(
+    config: &NatsConfig,
+    lost: &CancellationToken,
+) -> Result<Session, ConnectFailure> {
     let seen = lost.clone();
     let options = ConnectOptions::new().event_callback(move |event| {
         let seen = seen.clone();
@@ -84,9 +88,7 @@ async fn open(config: &NatsConfig, lost: &CancellationToken) -> Result<Session, 
             }
         }
     });
-    let client = connect(config, options)
-        .await
-        .map_err(|failure| Standing { state: failure.state(), detail: failure.to_string() })?;
+    let client = connect(config, options).await?;
     let context = jetstream(client.clone());
     Ok(Session { client, context, lost: lost.clone() })
 }

@@ -74,7 +74,7 @@ async fn answer(
         Err(StoreFault::Server(error)) => return Err(Broken::Server(error)),
     };
     let mut read = records_of(bytes);
-    let Some(header) = read.header().await else { return Ok(Err(SnapshotRefusal::Inconsistent)) };
+    let Ok(header) = read.header().await else { return Ok(Err(SnapshotRefusal::Inconsistent)) };
     let Some(intro) = intro(&header, &wanted.replica) else {
         return Ok(Err(SnapshotRefusal::Inconsistent));
     };

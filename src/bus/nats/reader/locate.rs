@@ -11,38 +11,39 @@ use super::message::place_of;
 use crate::config::limits::BUS_REORDER_MESSAGES;
 
 /// What a stream without cached info is called by the client.
-pub(super) type Handle = Stream<()>;
+pub(in crate::bus::nats) type Handle = Stream<()>;
 
 /// What the stream holds of a replica from a seq on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Located {
+pub(in crate::bus::nats) enum Located {
     /// No message at all.
     Nothing,
-    /// Everything from that seq on, of the newest life, lies here or later; or, where that is gone,
+    /// Everything from that seq on, of that life, lies here or later; or, where that is gone,
     /// everything that is left of this life.
     From {
         /// Where.
         at: BusSeq,
-        /// The newest life on the stream.
+        /// Which life: the newest on the stream, if none was named.
         epoch: Epoch,
     },
 }
 
-/// Looks for `seq` of the newest life.
-pub(super) async fn locate(
+/// Looks for `seq` of a life, or of the newest one.
+pub(in crate::bus::nats) async fn locate(
     stream: &Handle,
     info: &Info,
     subject: &str,
-    seq: Seq,
+    (epoch, seq): (Option<Epoch>, Seq),
 ) -> Result<Located, DirectGetError> {
     let first = info.state.first_sequence.max(1);
     let Some(newest) = found(stream.direct_get_last_for_subject(subject).await)? else {
         return Ok(Located::Nothing);
     };
-    let Some((epoch, _)) = place_of(&newest.headers) else {
+    let Some((last, _)) = place_of(&newest.headers) else {
         // Not ours: it says nothing about the others.
-        return Ok(Located::From { at: BusSeq(first), epoch: Epoch(0) });
+        return Ok(Located::From { at: BusSeq(first), epoch: epoch.unwrap_or_default() });
     };
+    let epoch = epoch.unwrap_or(last);
     let wanted = (epoch, seq);
     let Some(oldest) = next(stream, subject, first).await? else { return Ok(Located::Nothing) };
     let (mut below, mut above) = (oldest.sequence, newest.sequence);

@@ -16,7 +16,7 @@ const FORMAT: &str = "kvbridge.envelope";
 
 /// Why a message is not a batch of its replica. The words are labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
+pub enum Unreadable {
     /// A newer major version of the schema.
     SchemaTooNew,
     /// Not an envelope.
@@ -26,7 +26,8 @@ pub(super) enum Unreadable {
 }
 
 impl Unreadable {
-    pub(super) fn as_str(self) -> &'static str {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
         match self {
             Unreadable::SchemaTooNew => "schema_too_new",
             Unreadable::Malformed => "malformed",
@@ -36,7 +37,7 @@ impl Unreadable {
 }
 
 /// What the headers say of a message's place; they are looked at where the body is not.
-pub(super) fn place_of(headers: &HeaderMap) -> Option<(Epoch, Seq)> {
+pub(in crate::bus::nats) fn place_of(headers: &HeaderMap) -> Option<(Epoch, Seq)> {
     let number = |name: &str| headers.get(name)?.as_str().parse().ok();
     Some((Epoch(number("Kvbridge-Epoch")?), Seq(number("Kvbridge-Seq")?)))
 }
@@ -44,7 +45,7 @@ pub(super) fn place_of(headers: &HeaderMap) -> Option<(Epoch, Seq)> {
 /// What the body says. One that cannot be read still has a place if its headers are ours: its seq
 /// is then not missing, only its content, and recovery asks for it once more before it gives it up.
 pub(super) fn read(replica: &Replica, message: &Stored) -> Read {
-    match envelope(replica, message) {
+    match envelope_of(replica, &message.payload) {
         // It covers no seq: between two batches a bridge says what it believes.
         Ok(envelope) if envelope.span == 0 => Read::Said(Box::new(envelope)),
         Ok(envelope) => {
@@ -65,12 +66,15 @@ pub(super) enum Read {
     Not(Option<Batch>, Unreadable),
 }
 
-fn envelope(replica: &Replica, message: &Stored) -> Result<Envelope, Unreadable> {
-    let envelope: Envelope =
-        codec::decode_msgpack(&message.payload).map_err(|error| match error {
-            CodecError::Version { .. } => Unreadable::SchemaTooNew,
-            _ => Unreadable::Malformed,
-        })?;
+/// The envelope that a replica's subject brought.
+pub(in crate::bus::nats) fn envelope_of(
+    replica: &Replica,
+    payload: &[u8],
+) -> Result<Envelope, Unreadable> {
+    let envelope: Envelope = codec::decode_msgpack(payload).map_err(|error| match error {
+        CodecError::Version { .. } => Unreadable::SchemaTooNew,
+        _ => Unreadable::Malformed,
+    })?;
     if envelope.replica == *replica { Ok(envelope) } else { Err(Unreadable::WrongReplica) }
 }
 

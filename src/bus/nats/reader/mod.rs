@@ -39,8 +39,11 @@ use crate::{
 };
 
 pub(super) use follow::{created, run};
-pub(super) use message::end_of;
+pub(super) use locate::{Handle, Located, locate};
+pub use message::Unreadable;
+pub(super) use message::{end_of, envelope_of, place_of};
 pub(super) use past::LogPast;
+pub(super) use source::WINDOW;
 
 /// What all streams, replicas and requests of the reading side share.
 pub(super) struct Reader {

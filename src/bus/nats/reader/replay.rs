@@ -97,7 +97,7 @@ pub(super) async fn replay(
             parts.send(Part::Continues(start.cursor)).await.map_err(|_| Broken::Unwanted)?;
             (start.from, start.cursor.epoch)
         }
-        None => match locate(&stream, &info, &wanted.subject, wanted.start_seq).await {
+        None => match locate(&stream, &info, &wanted.subject, (None, wanted.start_seq)).await {
             Ok(Located::From { at, epoch }) => (at, epoch),
             Ok(Located::Nothing) => {
                 // A log that never had anything is at its end; one that had is not.

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The reorder window of a log, live or replayed.
-pub(super) const WINDOW: ReorderLimits = ReorderLimits {
+pub(in crate::bus::nats) const WINDOW: ReorderLimits = ReorderLimits {
     count_max: BUS_REORDER_MESSAGES,
     bytes_max: BUS_REORDER_BYTES,
     wait_ms: BUS_REORDER_WAIT_MS,

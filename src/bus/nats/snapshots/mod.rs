@@ -19,7 +19,8 @@ use super::{connect::reason, streams::Plan};
 use crate::{clock::Clock, config::NatsConfig, shared_log::Pointer};
 
 pub(super) use keep::{Keep, keep};
-pub(super) use stream::{bytes_of, records_of};
+pub(super) use stream::bytes_of;
+pub use stream::{Reading, records_of};
 
 /// Tries to move a pointer that others move too. More bridges than this do not store one cut.
 const MOVES_MAX: usize = 8;

@@ -88,15 +88,13 @@ impl Write for Pieces {
 }
 
 /// A view that is being read.
-pub(in crate::bus::nats) struct Reading {
-    header: oneshot::Receiver<SnapshotHeader>,
+pub struct Reading {
+    header: oneshot::Receiver<Result<SnapshotHeader, Fault>>,
     chunks: mpsc::Receiver<Result<Vec<SnapshotRecord>, Fault>>,
 }
 
 /// Begins to read an object.
-pub(in crate::bus::nats) fn records_of(
-    mut object: impl AsyncRead + Unpin + Send + 'static,
-) -> Reading {
+pub fn records_of(mut object: impl AsyncRead + Unpin + Send + 'static) -> Reading {
     let (sender, pieces) = mpsc::channel(PIECES);
     tokio::spawn(async move {
         loop {
@@ -115,8 +113,11 @@ pub(in crate::bus::nats) fn records_of(
     let (chunks_tx, chunks) = mpsc::channel(PIECES);
     tokio::task::spawn_blocking(move || {
         let from = Joined { pieces, piece: Bytes::new() };
-        // Of what is no view the header never comes.
-        let Ok((header, mut records)) = checkpoint::open(from) else { return };
+        let (header, mut records) = match checkpoint::open(from) {
+            Ok((header, records)) => (Ok(header), records),
+            // Whoever reads may have gone.
+            Err(fault) => return drop(header_tx.send(Err(fault))),
+        };
         if header_tx.send(header).is_err() {
             return;
         }
@@ -137,15 +138,13 @@ pub(in crate::bus::nats) fn records_of(
 }
 
 impl Reading {
-    /// What it is of; `None` if it is no view.
-    pub(in crate::bus::nats) async fn header(&mut self) -> Option<SnapshotHeader> {
-        (&mut self.header).await.ok()
+    /// What it is of. To be asked for once.
+    pub async fn header(&mut self) -> Result<SnapshotHeader, Fault> {
+        (&mut self.header).await.unwrap_or(Err(Fault::Truncated))
     }
 
     /// The next records; `None` behind the last, when all of it was whole.
-    pub(in crate::bus::nats) async fn chunk(
-        &mut self,
-    ) -> Option<Result<Vec<SnapshotRecord>, Fault>> {
+    pub async fn chunk(&mut self) -> Option<Result<Vec<SnapshotRecord>, Fault>> {
         self.chunks.recv().await
     }
 }
