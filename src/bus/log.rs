@@ -124,6 +124,14 @@ impl LogWriter {
         }
     }
 
+    /// The view lacks batches that another bridge may have written meanwhile: where the log ends is
+    /// looked at again before anything is added to it.
+    pub fn look_again(&self) {
+        if let Some(life) = &self.life {
+            life.look_again();
+        }
+    }
+
     fn write(&mut self, envelope: Arc<Envelope>) {
         if self.full == SpoolFull::Resync && self.lane.is_behind() {
             // Whatever comes is covered by the reset that is published when there is room.

@@ -29,8 +29,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kvbridge_adapters_api::{Removal, Source};
-use kvbridge_schemas::{BusSeq, Cursor, EngineKind, Envelope, Replica, ReplicaKey};
+use kvbridge_adapters_api::{Batch, Removal, Source};
+use kvbridge_schemas::{BusSeq, Cursor, EngineKind, Envelope, Replica, ReplicaKey, Seq, Trust};
 use tokio::sync::{mpsc, oneshot};
 
 use self::nats::BusStartError;
@@ -68,6 +68,10 @@ pub trait Bus: Send + Sync {
     /// For a bus that names lives: begins to look after a replica, whose view stands here. Called
     /// before its writer is opened.
     fn life(&self, _replica: &Replica, _content: String, _at: Cursor) -> Option<Arc<LogLife>> {
+        None
+    }
+    /// For a bus that names lives: the log of a replica as a second journal of its engine.
+    fn past(&self, _replica: &Replica, _clock: Clock, _tasks: &mut Tasks) -> Option<Box<dyn Past>> {
         None
     }
     /// Looks after a replica no more.
@@ -108,6 +112,14 @@ pub enum Found {
         /// Whose cache.
         replica: Replica,
     },
+}
+
+/// What a log holds of one replica, whichever bridge wrote it.
+#[async_trait]
+pub trait Past: Send + Sync {
+    /// Brings its batches from a seq on, of the newest life, each with what its bridge believed of
+    /// its view, up to where the log ends now. What cannot be read now brings nothing.
+    async fn read(&self, start_seq: Seq, batches: &mpsc::Sender<(Batch, Trust)>);
 }
 
 /// The log of one replica, for its one writer.

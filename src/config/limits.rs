@@ -284,6 +284,16 @@ pub const BUS_UNNAMED_BYTES: usize = 64 * 1024 * 1024;
 /// costs readers a reset. Too large: the log waits.
 pub const BUS_FILL_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long the log of other bridges is read for what an engine's journal lacks. Too small: a twin
+/// that is a moment behind does not help. Too large: with no twin, that much longer until a view
+/// goes on without what is lost, and its source is not read meanwhile.
+pub const BUS_TWIN_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How far below the newest applied batch an answer may have been asked to begin and still be one
+/// that the view's own place is looked for in. Too small: no hole is healed. Too large: an empty
+/// view is given the end of a log for its beginning.
+pub const BUS_TWIN_RUN: u64 = 64;
+
 /// Time between two heartbeats of a bridge in the status bucket. Too small: writes without news.
 /// Too large: readers believe a dead bridge, or must wait that much longer.
 pub const BUS_STATUS_EVERY: Duration = Duration::from_secs(1);

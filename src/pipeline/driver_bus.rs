@@ -12,7 +12,7 @@ use super::Driver;
 use crate::{
     bus::{LogWriter, Offered},
     config::limits::BUS_BLOCKED_MAX,
-    recovery::{Fact, Input, TrustReason},
+    recovery::{Fact, Input, PhaseKind, TrustReason},
 };
 
 /// The reason shown while a full bus holds the driver up.
@@ -97,6 +97,14 @@ impl Driver {
     pub(super) fn proven(&self, fact: Fact) {
         if let (Fact::Replayed, Some(log)) = (fact, &self.log) {
             log.proven();
+        }
+    }
+
+    /// A view that lacks something asks for it; other bridges may have written it already.
+    pub(super) fn behind_the_log(&self) {
+        let lacks = matches!(self.recovery.phase(), PhaseKind::Verifying | PhaseKind::Replaying);
+        if let (true, Some(log)) = (lacks, &self.log) {
+            log.look_again();
         }
     }
 

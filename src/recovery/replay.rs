@@ -21,6 +21,7 @@ impl Recovery {
         match part {
             AnswerPart::Batch(batch) => self.answer_batch(cx, batch),
             AnswerPart::Continues(cursor) => self.answer_continues(cx, cursor),
+            AnswerPart::FromTwin(seq) => cx.record(Fact::HealedByTwin(seq)),
             AnswerPart::End => self.answer_end(cx),
             AnswerPart::Failed => {
                 cx.record(Fact::ReplayFailed);

@@ -62,7 +62,10 @@ impl Recovery {
                 return self.fetch_failed(cx);
             }
             AnswerPart::Failed | AnswerPart::Truncated => return self.fetch_again(cx),
-            AnswerPart::Batch(_) | AnswerPart::Continues(_) | AnswerPart::End => {
+            AnswerPart::Batch(_)
+            | AnswerPart::Continues(_)
+            | AnswerPart::FromTwin(_)
+            | AnswerPart::End => {
                 return cx.record(Fact::StaleAnswer);
             }
         }

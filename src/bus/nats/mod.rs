@@ -44,12 +44,12 @@ pub use streams::{Difference, Plan, StreamReport};
 use self::{
     desk::Lives,
     publisher::Publisher,
-    reader::Reader,
+    reader::{LogPast, Reader},
     session::Sessions,
     snapshots::Keep,
     spool::{Queued, SpoolWriter},
 };
-use super::{Bus, BusState, Found, LogLife, Standing, Writer, made_up_name, spool::Spool};
+use super::{Bus, BusState, Found, LogLife, Past, Standing, Writer, made_up_name, spool::Spool};
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
@@ -68,6 +68,8 @@ pub struct NatsBus {
     session: OnceLock<(Sessions, watch::Receiver<Standing>)>,
     /// The reading side, in a process that reads.
     reader: OnceLock<Arc<Reader>>,
+    /// What reads the logs that this process writes, when it must.
+    past: OnceLock<Arc<Reader>>,
 }
 
 struct OneStream {
@@ -93,6 +95,7 @@ impl NatsBus {
             streams: Mutex::default(),
             session: OnceLock::new(),
             reader: OnceLock::new(),
+            past: OnceLock::new(),
         }
     }
 
@@ -224,6 +227,16 @@ impl Bus for NatsBus {
         let life = Arc::new(LogLife::new(replica.clone(), content, at));
         self.streams().get(&self.plan.name_of(replica))?.lives.add(Arc::clone(&life));
         Some(life)
+    }
+
+    fn past(&self, replica: &Replica, clock: Clock, tasks: &mut Tasks) -> Option<Box<dyn Past>> {
+        let sessions = self.session(tasks);
+        let reader = self.past.get_or_init(|| {
+            // It follows nothing, so it finds nothing.
+            let (found, _) = mpsc::channel(1);
+            Arc::new(Reader::new(&self.config, sessions, clock, found))
+        });
+        Some(Box::new(LogPast::new(Arc::clone(reader), replica)))
     }
 
     fn forget(&self, replica: &Replica) {

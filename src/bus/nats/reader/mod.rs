@@ -5,6 +5,7 @@
 //! - `inbox`: the bounded queue of one replica.
 //! - `source`: one replica's log as a [`Source`]: reorder window, requests, answers.
 //! - `replay`: old messages of one subject; `locate`: where to begin without memory of them.
+//! - `past`: the same for a bridge that writes the log, and reads nothing else of it.
 //! - `fetch`: a stored snapshot as an answer.
 
 mod fetch;
@@ -12,6 +13,7 @@ mod follow;
 mod inbox;
 mod locate;
 mod message;
+mod past;
 mod replay;
 mod source;
 
@@ -40,6 +42,7 @@ pub(super) use follow::{created, run};
 pub(super) use locate::{Handle, Located, locate};
 pub use message::Unreadable;
 pub(super) use message::{end_of, envelope_of, place_of};
+pub(super) use past::LogPast;
 pub(super) use source::WINDOW;
 
 /// What all streams, replicas and requests of the reading side share.

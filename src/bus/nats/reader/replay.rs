@@ -15,7 +15,7 @@ use async_nats::{
 use bytes::Bytes;
 use futures::StreamExt;
 use kvbridge_adapters_api::Batch;
-use kvbridge_schemas::{BusSeq, Cursor, Epoch, Replica, Seq};
+use kvbridge_schemas::{BusSeq, Cursor, Epoch, Replica, Seq, Trust};
 use tokio::sync::mpsc;
 
 use super::{
@@ -279,27 +279,28 @@ struct Answer<'a> {
     metrics: &'a BusReadMetrics,
     /// Older lives are over: what is left of them on the stream is of no use to anybody.
     epoch: Epoch,
-    window: Reorder<(Batch, BusSeq)>,
-    out: Vec<(Batch, BusSeq)>,
+    window: Reorder<(Batch, BusSeq, Trust)>,
+    out: Vec<(Batch, BusSeq, Trust)>,
     parts: &'a mpsc::Sender<Part>,
 }
 
 impl Answer<'_> {
     async fn take(&mut self, message: &Stored) -> Result<(), Broken> {
         let batch = match read(self.replica, message) {
-            Read::Batch(batch) => Some(batch),
+            Read::Batch(batch, trust) => Some((batch, trust)),
             // What a bridge believed then. What it believes now is in its heartbeat.
             Read::Said(_) => None,
             Read::Not(batch, why) => {
                 self.metrics.unreadable(why.as_str());
-                batch
+                batch.map(|batch| (batch, Trust::None))
             }
         };
-        let Some(batch) = batch.filter(|batch| batch.epoch >= Some(self.epoch)) else {
+        let Some((batch, trust)) = batch.filter(|(batch, _)| batch.epoch >= Some(self.epoch))
+        else {
             return Ok(());
         };
         // Only its bounds release what waits: an answer is read as fast as it comes.
-        self.window.push(Tick(0), place(&batch), (batch, message.at), &mut self.out);
+        self.window.push(Tick(0), place(&batch), (batch, message.at, trust), &mut self.out);
         self.send().await
     }
 
@@ -309,8 +310,8 @@ impl Answer<'_> {
     }
 
     async fn send(&mut self) -> Result<(), Broken> {
-        for (batch, at) in self.out.drain(..) {
-            self.parts.send(Part::Batch(batch, at)).await.map_err(|_| Broken::Unwanted)?;
+        for (batch, at, trust) in self.out.drain(..) {
+            self.parts.send(Part::Batch(batch, at, trust)).await.map_err(|_| Broken::Unwanted)?;
         }
         Ok(())
     }
