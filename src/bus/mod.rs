@@ -76,6 +76,8 @@ pub trait Bus: Send + Sync {
     }
     /// Looks after a replica no more.
     fn forget(&self, _replica: &Replica) {}
+    /// A replica has no source here any more: whoever publishes it as well is told of as new.
+    fn find_anew(&self, _replica: &Replica) {}
     /// Where it can be reached, for people.
     fn place(&self) -> Option<String> {
         None

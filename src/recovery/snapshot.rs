@@ -46,7 +46,7 @@ impl Recovery {
                 fetch.records = fetch.records.saturating_add(count)
             }
             AnswerPart::SnapshotEnd => fetch.ended = true,
-            AnswerPart::SnapshotRefused(SnapshotRefusal::Busy) => {
+            AnswerPart::Busy | AnswerPart::SnapshotRefused(SnapshotRefusal::Busy) => {
                 cx.record(Fact::Busy);
                 return self.fetch_again(cx);
             }

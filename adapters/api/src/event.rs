@@ -81,6 +81,8 @@ pub enum AnswerPart {
     Truncated,
     /// The request ended without an end marker: the peer went, or said no.
     Failed,
+    /// Too much is under way there for a replay. It says nothing of the log: ask again, later.
+    Busy,
     /// What the snapshot is of.
     SnapshotIntro(SnapshotIntro),
     /// So many more records are in the shadow view: what

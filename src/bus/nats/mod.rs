@@ -30,7 +30,7 @@ use std::{
 };
 
 use kvbridge_adapters_api::{Removal, Source};
-use kvbridge_schemas::{Cursor, Replica, ReplicaKey};
+use kvbridge_schemas::{Cursor, Replica, ReplicaKey, subject};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -259,6 +259,12 @@ impl Bus for NatsBus {
 
     fn source(&self, replica: &Replica, removal: Removal) -> Option<Box<dyn Source>> {
         Some(self.reader.get()?.source(replica, removal))
+    }
+
+    fn find_anew(&self, replica: &Replica) {
+        if let Some(reader) = self.reader.get() {
+            reader.known().remove(&subject::hint(&replica.key()));
+        }
     }
 
     fn keep_snapshots(&self, fleet: &Arc<Fleet>, clock: Clock, tasks: &mut Tasks) {

@@ -140,7 +140,7 @@ impl Reader {
         Arc::clone(log)
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    pub(super) fn known(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
