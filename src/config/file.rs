@@ -85,6 +85,8 @@ pub struct SourceFile {
     pub engine: Option<String>,
     /// Where its events are published, `tcp://host:port`.
     pub endpoint: Option<String>,
+    /// Where an engine is asked that publishes nothing, `http://host:port`.
+    pub url: Option<String>,
     /// Where its journal answers, `tcp://host:port`.
     pub replay: Option<String>,
     /// The served model's name, as routers say it.
@@ -141,6 +143,8 @@ pub struct BusFile {
     pub creds: Option<String>,
     /// Refuse a server without TLS.
     pub tls: Option<bool>,
+    /// What subjects of answers to us begin with.
+    pub inbox: Option<String>,
     /// File of certificate authorities.
     pub tls_ca: Option<String>,
     /// File of our certificate.

@@ -11,10 +11,12 @@ mod bus_zmq;
 mod diff;
 mod endpoint;
 mod file;
+mod flags;
 mod http;
 mod layers;
 mod problem;
 mod secret;
+mod sources;
 mod validate;
 
 #[cfg(test)]
@@ -35,6 +37,7 @@ pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{BusFile, File, SourceFile};
+pub use flags::Flags;
 pub use http::{HttpConfig, TlsConfig};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
@@ -91,8 +94,10 @@ pub struct SourceConfig {
     pub engine: EngineKind,
     /// Whose cache.
     pub replica: Replica,
-    /// Where its events are published.
+    /// Where its events are published, or where it is asked for them.
     pub endpoint: Endpoint,
+    /// It publishes nothing and is asked.
+    pub polled: Option<Polled>,
     /// Where its journal answers; without one a late start can only be `lower_bound`.
     pub replay: Option<Endpoint>,
     /// The engine connects to us.
@@ -109,6 +114,17 @@ pub struct SourceConfig {
     pub metrics: Option<String>,
     /// Where each process of the engine tells when it started.
     pub members: Vec<String>,
+}
+
+/// An engine that one task asks for the events of all its ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// `http://host:port`.
+    pub url: String,
+    /// Number of its first rank.
+    pub first_rank: u32,
+    /// How many follow.
+    pub rank_count: u32,
 }
 
 /// The index.
@@ -154,19 +170,6 @@ pub struct RecoveryConfig {
     pub lease: Duration,
 }
 
-/// What the command line says about the configuration.
-#[derive(Clone, Debug, Default)]
-pub struct Flags {
-    /// `--listen`.
-    pub listen: Option<String>,
-    /// `--insecure`.
-    pub insecure: bool,
-    /// Sources; none = those of the file.
-    pub sources: Vec<SourceFile>,
-    /// Which server of a bus to go to, and how: address, credentials, certificates.
-    pub server: BusFile,
-}
-
 /// Reads and proves a configuration, or says all that is wrong with it.
 pub fn load(
     file: Option<&FileText>,
@@ -191,7 +194,7 @@ pub fn load(
         }
     }
     let server_from_flags = flags.server.url.is_some();
-    bus::lay_over(&mut typed.bus, flags.server);
+    flags::lay_over(&mut typed.bus, flags.server);
     let origin = |path: &str| {
         let typed_here =
             (from_flags && path.starts_with("sources")) || (server_from_flags && path == "bus.url");

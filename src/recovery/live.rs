@@ -13,6 +13,7 @@ use super::{
 
 impl Recovery {
     pub(super) fn attach(&mut self, cx: &mut Cx<'_>) {
+        self.unannounced = false;
         if let Phase::Shed { attached } = &mut self.phase {
             *attached = true;
             return;
@@ -20,6 +21,9 @@ impl Recovery {
         if !matches!(self.phase, Phase::Detached) {
             // A source that forgot to say Detached has still made a new connection.
             self.detach(cx);
+        }
+        if self.anchored() && !self.settings.unproven() {
+            self.told_before = self.told_before.max(self.cursor.next_seq);
         }
         if let Some(until) = self.quarantine_until
             && until > cx.now

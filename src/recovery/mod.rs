@@ -87,6 +87,9 @@ pub struct Recovery {
     held: Held,
     /// Highest live seq seen in this epoch.
     highest_live: Option<Seq>,
+    /// The view had every seq of this epoch below when the source attached: none of them comes live
+    /// any more, also when the view was dropped since.
+    told_before: Seq,
     /// The wire's own name of this life.
     incarnation: Option<String>,
     /// Names of lives that ended; never entered again.
@@ -121,6 +124,8 @@ pub struct Recovery {
     births: VecDeque<Tick>,
     quarantine_until: Option<Tick>,
     quarantine_ms: u64,
+    /// The engine lets blocks go without a word.
+    unannounced: bool,
     /// Whoever writes a log from this view lacks batches from here on: the next look brings them.
     look_from: Option<Seq>,
     vouched: Vouched,
@@ -158,6 +163,7 @@ impl Recovery {
             ring: DigestRing::default(),
             held: Held::default(),
             highest_live: None,
+            told_before: Seq(0),
             incarnation: None,
             closed: VecDeque::new(),
             announced: (TierTrust::default(), TrustReason::Detached),
@@ -176,6 +182,7 @@ impl Recovery {
             births: VecDeque::new(),
             quarantine_until: None,
             quarantine_ms,
+            unannounced: false,
             look_from: None,
             vouched: Vouched::default(),
             snapshot_failed: false,
@@ -255,6 +262,10 @@ impl Recovery {
             SourceEvent::Restarted => {
                 cx.record(Fact::Restarted);
                 self.new_epoch(cx, None, None);
+            }
+            SourceEvent::Unannounced => {
+                cx.record(Fact::Unannounced);
+                self.unannounced = true;
             }
         }
     }

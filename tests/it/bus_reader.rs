@@ -19,31 +19,43 @@ use crate::{
 };
 
 /// No test waits longer for one thing.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-const STREAM: &str = "KVHINTS_fake";
-const KEY: &str = "fake.i=3A1.0";
+pub(crate) const STREAM: &str = "KVHINTS_fake";
+pub(crate) const KEY: &str = "fake.i=3A1.0";
 
-struct World {
-    server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     fake: Running,
-    fake_url: String,
-    ports: (String, String),
-    client: reqwest::Client,
+    pub(crate) fake_url: String,
+    pub(crate) ports: (String, String),
+    pub(crate) client: reqwest::Client,
+    /// The server has the users of `kvbridge bus permissions`.
+    has_users: bool,
 }
 
 /// A kvbridge of this world.
-struct Program {
-    running: Running,
-    url: String,
+pub(crate) struct Program {
+    pub(crate) running: Running,
+    pub(crate) url: String,
+}
+
+/// As the user of a role.
+pub(crate) fn as_user(command: &mut Command, role: &str) {
+    command
+        .env("KVBRIDGE__BUS__USER", format!("kvbridge-{role}"))
+        .env("KVBRIDGE__BUS__PASSWORD", format!("secret-of-{role}"));
 }
 
 impl World {
-    fn start(name: &str) -> World {
-        let server = Server::started(name);
+    pub(crate) fn start(name: &str) -> World {
+        World::on(Server::started(name), false)
+    }
+
+    pub(crate) fn on(server: Server, has_users: bool) -> World {
         let mut command = kvbridge();
         command.args("fake-engine --engine vllm --ports-json --pub 0 --replay 0".split(' '));
         command.args(["--http", "127.0.0.1:0", "--step-ms", "1", "--blocks", "96"]);
@@ -56,11 +68,15 @@ impl World {
             fake_url: text(&ports["http"]),
             ports: (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"])),
             client: http_client(),
+            has_users,
         }
     }
 
-    fn command(&self, snapshots: &str) -> Command {
+    pub(crate) fn command(&self, snapshots: &str, role: &str) -> Command {
         let mut command = kvbridge();
+        if self.has_users {
+            as_user(&mut command, role);
+        }
         command
             .args(["run", "--listen", "127.0.0.1:0"])
             .env("KVBRIDGE__BUS__KIND", "nats")
@@ -71,8 +87,8 @@ impl World {
     }
 
     /// Reads the engine, writes the bus.
-    async fn bridge(&self, snapshots: &str) -> Program {
-        let mut command = self.command(snapshots);
+    pub(crate) async fn bridge(&self, snapshots: &str) -> Program {
+        let mut command = self.command(snapshots, "bridge");
         command.args(["--vllm", &self.ports.0, "--replay", &self.ports.1]);
         command.args(["--model", "fake", "--instance", "i:1"]);
         let bridge = Program::start(command);
@@ -82,33 +98,33 @@ impl World {
     }
 
     /// Reads the bus alone.
-    fn index(&self) -> Program {
-        Program::start(self.command("1h"))
+    pub(crate) fn index(&self) -> Program {
+        Program::start(self.command("1h", "index"))
     }
 
-    async fn fault(&self, fault: Value) {
+    pub(crate) async fn fault(&self, fault: Value) {
         let answer = self.client.post(format!("{}/control", self.fake_url)).body(fault.to_string());
         assert!(answer.send().await.unwrap().status().is_success());
     }
 
-    async fn burst(&self, count: u64) {
+    pub(crate) async fn burst(&self, count: u64) {
         self.fault(json!({"fault": "burst", "count": count})).await;
     }
 
-    async fn text(&self, url: &str) -> String {
+    pub(crate) async fn text(&self, url: &str) -> String {
         match self.client.get(url).send().await {
             Ok(answer) => answer.text().await.unwrap(),
             Err(error) => error.to_string(),
         }
     }
 
-    async fn status(&self, of: &Program) -> Value {
+    pub(crate) async fn status(&self, of: &Program) -> Value {
         let text = self.text(&format!("{}/v1/replicas/{KEY}", of.url)).await;
         serde_json::from_str(&text).unwrap_or_default()
     }
 
     /// Waits until it is exact at the engine's seq, and compares every block.
-    async fn is_true(&self, of: &Program) -> Value {
+    pub(crate) async fn is_true(&self, of: &Program) -> Value {
         let deadline = Instant::now() + LIMIT;
         loop {
             let (head, truth) = lines(&self.text(&format!("{}/truth?rank=0", self.fake_url)).await);
@@ -130,7 +146,7 @@ impl World {
     }
 
     /// How often a fact was recorded.
-    async fn fact(&self, of: &Program, fact: &str) -> u64 {
+    pub(crate) async fn fact(&self, of: &Program, fact: &str) -> u64 {
         let text = self.text(&format!("{}/metrics", of.url)).await;
         let named = format!("fact=\"{fact}\"");
         let line = text
@@ -139,13 +155,13 @@ impl World {
         line.map_or(0, |line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
     }
 
-    async fn metric(&self, of: &Program, name: &str) -> u64 {
+    pub(crate) async fn metric(&self, of: &Program, name: &str) -> u64 {
         let text = self.text(&format!("{}/metrics", of.url)).await;
         let line = text.lines().find(|line| line.starts_with(name));
         line.map_or(0, |line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
     }
 
-    async fn until_stored(&self, bridge: &Program, count: u64) {
+    pub(crate) async fn until_stored(&self, bridge: &Program, count: u64) {
         let deadline = Instant::now() + LIMIT;
         while self.metric(bridge, "kvbridge_bus_snapshots_stored_total").await < count {
             assert!(Instant::now() < deadline, "no snapshot is stored");
@@ -155,7 +171,7 @@ impl World {
         }
     }
 
-    fn end(self, programs: impl IntoIterator<Item = Program>) {
+    pub(crate) fn end(self, programs: impl IntoIterator<Item = Program>) {
         for program in programs {
             assert_eq!(program.running.end(Some("-TERM")).0, 0);
         }
@@ -164,7 +180,7 @@ impl World {
 }
 
 impl Program {
-    fn start(mut command: Command) -> Program {
+    pub(crate) fn start(mut command: Command) -> Program {
         let mut running = Running::start(&mut command);
         let url = running.line().split_once(" on ").unwrap().1.to_owned();
         Program { running, url }
@@ -291,13 +307,13 @@ async fn a_restart_of_the_engine_reaches_the_index() {
 #[tokio::test]
 async fn a_process_that_is_both_reads_nothing_twice() {
     let world = World::start("reader-both");
-    let mut command = world.command("1h");
+    let mut command = world.command("1h", "bridge");
     command.args(["--vllm", &world.ports.0, "--replay", &world.ports.1]);
     command.args(["--model", "fake", "--instance", "i:1"]).env("KVBRIDGE__BUS__READ", "true");
     let both = Program::start(command);
     world.burst(3).await;
     world.is_true(&both).await;
-    let mut other = world.command("1h");
+    let mut other = world.command("1h", "bridge");
     other.args(["--rate", "1000", "--play"]).arg(one_life("reader-both.jsonl"));
     let other = Program::start(other);
     let deadline = Instant::now() + LIMIT;
