@@ -256,7 +256,7 @@ impl LogLife {
     }
 
     /// Says what the life is called; nothing if the driver has gone on to another one.
-    pub(super) fn call(&self, local: Epoch, name: Name) {
+    pub(crate) fn call(&self, local: Epoch, name: Name) {
         let mut known = self.known();
         if known.local != local || known.name == name {
             return;

@@ -330,11 +330,15 @@ impl LogWriter {
     // === room ===
 
     /// Whether [`room`](LogWriter::room) is worth waiting for.
-    pub fn wants_room(&self, trust: Trust) -> bool {
-        // A log that is behind is continued with a reset, and that needs a view that stands.
-        !self.waiting.is_empty()
-            || (self.lane.is_behind() && trust > Trust::None)
-            || self.life.is_some()
+    pub fn wants_room(&self, cursor: Cursor, trust: Trust) -> bool {
+        self.can_write(cursor, trust) || self.life.is_some()
+    }
+
+    /// A log that is behind goes on with a reset: of a life with a name, by a view that stands.
+    /// Without these, room would be ready again at once, ahead of the source that brings them.
+    fn can_write(&self, cursor: Cursor, trust: Trust) -> bool {
+        let stands = trust > Trust::None && self.name_of(cursor.epoch).is_some();
+        !self.waiting.is_empty() || (self.lane.is_behind() && stands)
     }
 
     /// Whether messages wait, so that the source must not be read.
@@ -351,7 +355,7 @@ impl LogWriter {
 
     /// Waits until there is room or a name, and writes what waits. Cancel-safe.
     pub async fn room(&mut self, cursor: Cursor, trust: Trust, reason: &'static str) -> Offered {
-        let wanted = !self.waiting.is_empty() || (self.lane.is_behind() && trust > Trust::None);
+        let wanted = self.can_write(cursor, trust);
         tokio::select! {
             () = self.writer.room(), if wanted => (),
             () = told(self.life.as_deref()) => (),
@@ -403,3 +407,7 @@ async fn until(asked: Option<Asked>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

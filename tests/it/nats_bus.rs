@@ -333,9 +333,9 @@ async fn a_full_spool_with_resync_leaves_out_and_says_what() {
     let world = World::start(&config);
     let mut log = world.log(SpoolFull::Resync);
     assert_eq!(offer(&mut log, 1_000), 1_000);
-    assert!(log.wants_room(Trust::Exact) && !log.wants_room(Trust::None));
-    server.start();
     let cursor = Cursor { epoch: Epoch(7), next_seq: Seq(1_000) };
+    assert!(log.wants_room(cursor, Trust::Exact) && !log.wants_room(cursor, Trust::None));
+    server.start();
     let room = log.room(cursor, Trust::Exact, "contiguous");
     tokio::time::timeout(Duration::from_secs(20), room).await.expect("no room");
     log.applied(envelope(0, 1_000, 2_000));
