@@ -12,7 +12,10 @@ use kvbridge_schemas::{Replica, ReplicaKey};
 use serde::Serialize;
 
 use super::{Api, Grant, Problem, Shared, admission::replica, json};
-use crate::pipeline::{Command, ReplicaStatus};
+use crate::{
+    bus::{LogLife, Name},
+    pipeline::{Command, ReplicaStatus},
+};
 
 /// A replica's three parts.
 #[derive(Serialize)]
@@ -42,6 +45,32 @@ pub struct ReplicaJson<'a> {
     /// Only where they were asked for: a standing on the stream of events has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     alarms: Option<Vec<&'static str>>,
+    /// In the same answers, where the bus names lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    life: Option<LifeJson>,
+}
+
+/// How the life is named on the bus.
+#[derive(Serialize)]
+struct LifeJson {
+    state: &'static str,
+    /// Its name on the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
+    /// Why nothing is said of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
+}
+
+impl LifeJson {
+    fn of(name: &Name) -> LifeJson {
+        let (state, why) = match name {
+            Name::Undecided | Name::Asking(_) => ("provisional", None),
+            Name::Silent(silence) => ("silent", Some(silence.as_str())),
+            Name::Named(_) => ("named", None),
+        };
+        LifeJson { state, epoch: name.epoch().map(|epoch| epoch.0), why }
+    }
 }
 
 impl<'a> ReplicaJson<'a> {
@@ -61,11 +90,13 @@ impl<'a> ReplicaJson<'a> {
             next_seq: status.cursor.next_seq.0,
             blocks: status.blocks.iter().map(|(tier, count)| (tier.as_str(), *count)).collect(),
             alarms: None,
+            life: None,
         }
     }
 
-    fn with_alarms(mut self, api: &Shared, key: &ReplicaKey) -> ReplicaJson<'a> {
+    fn in_full(mut self, api: &Shared, key: &ReplicaKey, life: Option<&LogLife>) -> Self {
         self.alarms = Some(api.alarms.of(key).iter().map(|it| it.alarm.as_str()).collect());
+        self.life = life.map(|life| LifeJson::of(&life.name()));
         self
     }
 }
@@ -84,11 +115,14 @@ pub(super) async fn all(
         .fleet
         .replicas()
         .filter(|(_, handle)| grant.sees(&handle.replica.model))
-        .map(|(key, handle)| (key, handle.replica, handle.status.borrow().clone()))
+        .map(|(key, handle)| {
+            let status = handle.status.borrow().clone();
+            (key, handle, status)
+        })
         .collect();
-    let replicas = statuses
-        .iter()
-        .map(|(key, replica, status)| ReplicaJson::of(key, replica, status).with_alarms(&api, key));
+    let replicas = statuses.iter().map(|(key, handle, status)| {
+        ReplicaJson::of(key, &handle.replica, status).in_full(&api, key, handle.life.as_deref())
+    });
     json(&ReplicasJson { replicas: replicas.collect() })
 }
 
@@ -99,7 +133,8 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let (key, handle) = replica(&api, &grant, &key)?;
     let status = handle.status.borrow().clone();
-    Ok(json(&ReplicaJson::of(&key, &handle.replica, &status).with_alarms(&api, &key)))
+    let shown = ReplicaJson::of(&key, &handle.replica, &status);
+    Ok(json(&shown.in_full(&api, &key, handle.life.as_deref())))
 }
 
 #[derive(Serialize)]

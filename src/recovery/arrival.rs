@@ -20,7 +20,7 @@ pub(super) enum Arrival {
     OverlapUnproven,
     /// Reaches over the cursor from below.
     Straddle,
-    /// Below the highest live seq seen.
+    /// Below the highest live seq seen, or below what was known before the connection.
     Rollback,
     /// At or above the cursor, new to us.
     New,
@@ -64,7 +64,8 @@ impl Recovery {
         if batch.span > 1 && batch.seq < next_seq {
             return Arrival::Straddle;
         }
-        let rolled_back = self.highest_live.is_some_and(|highest| batch.seq < highest);
+        let rolled_back = self.highest_live.is_some_and(|highest| batch.seq < highest)
+            || batch.seq < self.told_before;
         if !epoch_on_wire && fresh && rolled_back && self.rollback_is_asked() {
             return Arrival::Rollback;
         }

@@ -36,6 +36,7 @@ impl Recovery {
         self.cursor.epoch = self.next_epoch(cx, wire);
         cx.record(Fact::NewEpoch(self.cursor.epoch));
         self.highest_live = None;
+        self.told_before = Seq(0);
         // What made the replay look broken was the new life's journal, empty until its first batch.
         self.replay_unusable_until = None;
         self.forget_view(cx, ClearReason::NewEpoch);

@@ -21,6 +21,9 @@ impl Recovery {
             // A source that forgot to say Detached has still made a new connection.
             self.detach(cx);
         }
+        if self.anchored() && !self.settings.unproven() {
+            self.told_before = self.told_before.max(self.cursor.next_seq);
+        }
         if let Some(until) = self.quarantine_until
             && until > cx.now
         {

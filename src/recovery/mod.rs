@@ -87,6 +87,9 @@ pub struct Recovery {
     held: Held,
     /// Highest live seq seen in this epoch.
     highest_live: Option<Seq>,
+    /// The view had every seq of this epoch below when the source attached: none of them comes live
+    /// any more, also when the view was dropped since.
+    told_before: Seq,
     /// The wire's own name of this life.
     incarnation: Option<String>,
     /// Names of lives that ended; never entered again.
@@ -158,6 +161,7 @@ impl Recovery {
             ring: DigestRing::default(),
             held: Held::default(),
             highest_live: None,
+            told_before: Seq(0),
             incarnation: None,
             closed: VecDeque::new(),
             announced: (TierTrust::default(), TrustReason::Detached),

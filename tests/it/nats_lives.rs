@@ -120,6 +120,10 @@ fn twins_write_one_log_and_either_may_die() {
         })
     };
     assert_eq!(epoch("a"), epoch("b"));
+    for bridge in [&a, &b] {
+        let named = json!({"state": "named", "epoch": epoch("a")});
+        assert_eq!(bridge.replica("a")["life"], named);
+    }
     a.signal("-KILL");
     a.wait();
     engine.publish(10);

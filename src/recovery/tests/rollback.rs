@@ -1,0 +1,100 @@
+//! A number that goes back, where the view was dropped since the number was known.
+
+use expect_test::expect;
+
+use super::{
+    script::{unproven, vllm_like},
+    table::check,
+};
+
+/// The next life's journal is empty when it is asked, the view is given up, and then the life
+/// begins: its seq 0 is a start, and none of the life that was given up.
+// spec: recovery 2.4
+#[test]
+fn rollback_below_what_was_known_before_the_connection() {
+    // All of it came by replay: no live seq tells how far the old life was.
+    check(
+        vllm_like(),
+        "attach; wait 1000; batch 0; batch 1; detach",
+        "attach; end; end; live 0b",
+        expect![[r#"
+            record reattached
+            request_replay 0
+            announce none (verifying)
+            record end_only
+            request_replay 0
+            record end_only
+            record replay_unusable
+            cancel
+            record no_history
+            clear 1 Unproven
+            announce lower_bound (history_lost)
+            record rollback
+            announce none (new_epoch)
+            record new_epoch
+            clear 1000 NewEpoch
+            record first_is_zero
+            apply 0
+            announce exact (contiguous)
+        "#]],
+    );
+    // A view of one batch: nothing is below it.
+    check(
+        vllm_like(),
+        "attach; live 0; detach",
+        "attach; end; end; live 0b; detach; attach; batch 0b; end; live 1",
+        expect![[r#"
+            record reattached
+            request_replay 0
+            announce none (verifying)
+            record end_only
+            request_replay 0
+            record end_only
+            record replay_unusable
+            cancel
+            record no_history
+            clear 1 Unproven
+            announce lower_bound (history_lost)
+            record rollback
+            announce none (new_epoch)
+            record new_epoch
+            clear 2 NewEpoch
+            record first_is_zero
+            apply 0
+            announce exact (contiguous)
+            announce none (detached)
+            record reattached
+            request_replay 0
+            announce none (verifying)
+            record replayed
+            cancel
+            announce exact (contiguous)
+            apply 1
+        "#]],
+    );
+}
+
+/// Where another connection is not seen, numbers from before this one prove nothing.
+#[test]
+fn rollback_is_not_told_by_an_unproven_connection() {
+    check(
+        unproven(),
+        "attach; wait 1000; batch 0; batch 1; detach",
+        "attach; end; end; live 0b",
+        expect![[r#"
+            record reattached
+            request_replay 0
+            announce none (verifying)
+            record end_only
+            request_replay 0
+            record end_only
+            record replay_unusable
+            cancel
+            record no_history
+            clear 1 Unproven
+            announce lower_bound (history_lost)
+            apply 0
+            announce exact (contiguous)
+        "#]],
+    );
+}
