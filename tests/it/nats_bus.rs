@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_nats::jetstream;
 use kvbridge::{
     bus::{
         Bus, BusState, LogWriter, NatsBus, Receipt, Standing, Stored, Writer,
@@ -255,6 +256,52 @@ async fn a_server_without_jetstream_is_named() {
     server.start();
     let world = World::start(&config(&server));
     world.until(BusState::NoJetStream).await;
+    world.end().await;
+}
+
+/// An account that may store so much, for whoever comes without a name.
+fn with_room_for(name: &str, room: &str) -> Server {
+    let account = format!("A: {{ jetstream: {{ max_file: {room} }}, users: [{{ user: a }}] }}");
+    let mut server =
+        Server::prepared(name, &format!("accounts {{ {account} }}\nno_auth_user: a\n"));
+    server.start();
+    server
+}
+
+#[tokio::test]
+async fn a_server_without_room_for_the_stream_is_named() {
+    let server = with_room_for("noroom", "1MB");
+    let world = World::start(&config(&server));
+    let standing = world.until(BusState::NoStream).await;
+    assert!(standing.detail.contains("insufficient storage"), "{standing:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_full_store_is_named_and_what_waits_is_stored_when_there_is_room() {
+    let server = with_room_for("full", "8MB");
+    let mut config = config(&server);
+    config.streams.bytes_max = 4 * 1024 * 1024;
+    let world = World::start(&config);
+    let mut writer = world.writer(0);
+    stored(vec![writer.publish(&outgoing(0, 0, 1)).unwrap()]).await;
+    // Somebody else's, without a limit of its own.
+    let context = server.jetstream().await;
+    let other = jetstream::stream::Config {
+        name: "OTHER".to_owned(),
+        subjects: vec!["other".to_owned()],
+        ..Default::default()
+    };
+    context.create_stream(other).await.unwrap();
+    let some = bytes::Bytes::from(vec![0; 256 * 1024]);
+    while context.publish("other", some.clone()).await.unwrap().await.is_ok() {}
+    let receipts = (1..100).map(|seq| writer.publish(&outgoing(0, seq, 2_000)).unwrap()).collect();
+    let standing = world.until(BusState::NotStoring).await;
+    assert!(standing.detail.contains("exceeded"), "{standing:?}");
+    context.delete_stream("OTHER").await.unwrap();
+    stored(receipts).await;
+    world.until(BusState::Ready).await;
+    assert_eq!(contiguous(&server.read(STREAM).await), 100);
     world.end().await;
 }
 
