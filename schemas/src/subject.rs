@@ -19,12 +19,16 @@ pub fn hint(key: &ReplicaKey) -> String {
     format!("{HINT_PREFIX}{key}")
 }
 
+/// A model's name as a part of subjects and keys.
+pub fn model_token(model: &str) -> String {
+    let mut token = String::new();
+    escape(model, &mut token);
+    token
+}
+
 /// Every hint of one model, for a subscription.
 pub fn hint_of_model(model: &str) -> String {
-    let mut subject = String::from(HINT_PREFIX);
-    escape(model, &mut subject);
-    subject.push_str(".>");
-    subject
+    format!("{HINT_PREFIX}{}.>", model_token(model))
 }
 
 /// The subject on which a snapshot of a replica is asked for: `kv.v1.snapshot.<key>`.

@@ -1,19 +1,22 @@
-//! `kvbridge bus`: the streams of a NATS bus beside what they must be.
+//! `kvbridge bus`: how a NATS bus stands, its streams beside what they must be, who may do what.
 
 use async_nats::{ConnectOptions, jetstream::stream::Config as StreamConfig};
 
-use super::{CliError, ConfigArgs, Console, Environment, Exit, examples};
+use super::{
+    AccessArgs, CliError, Console, Environment, Exit, NatsArgs, bus_permissions::PermissionsArgs,
+    bus_status, examples,
+};
 use crate::{
     bus::nats::{
-        ConnectFailure, Plan, StreamReport,
-        browse::BrowseError,
+        ConnectFailure, Plan,
+        browse::{BrowseError, Browser},
         connect,
         streams::{self, StreamFailure},
     },
-    config::{BusConfig, Config, Flags, NatsConfig},
+    config::{Config, NatsConfig},
 };
 
-/// Look at the streams of a NATS bus, or set them up
+/// Look at a NATS bus, set it up, print who needs which permissions
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = examples::BUS)]
 pub struct BusArgs {
@@ -23,16 +26,25 @@ pub struct BusArgs {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum BusAction {
-    /// Show each stream and what differs; changes nothing
+    /// Show streams and what differs, replicas, views and bridges; changes nothing
     Status {
         #[command(flatten)]
-        config: ConfigArgs,
+        nats: NatsArgs,
+        #[command(flatten)]
+        access: AccessArgs,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Make missing streams and change what differs
     Apply {
         #[command(flatten)]
-        config: ConfigArgs,
+        nats: NatsArgs,
+        #[command(flatten)]
+        access: AccessArgs,
     },
+    /// Print the least that users need, for nats-server's configuration; connects to nothing
+    Permissions(PermissionsArgs),
 }
 
 /// Why `bus` could not look or change.
@@ -70,59 +82,51 @@ impl BusArgs {
         environment: &Environment,
         console: &mut Console<'_>,
     ) -> Result<Exit, CliError> {
-        let (args, apply) = match self.action {
-            BusAction::Status { config } => (config, false),
-            BusAction::Apply { config } => (config, true),
-        };
-        let config = args.load(environment, Flags::default())?;
-        let BusConfig::Nats(nats) = &config.bus else { return Err(BusError::NotNats.into()) };
-        let wanted = wanted(&config, nats);
-        if wanted.is_empty() {
-            return Err(BusError::NoStreams.into());
-        }
-        let client = connect(nats, ConnectOptions::new()).await.map_err(BusError::from)?;
-        let context = async_nats::jetstream::new(client);
-        let mut good = true;
-        for wanted in &wanted {
-            let mut report = streams::look(&context, wanted).await.map_err(BusError::from)?;
-            if apply && !report.is_good() {
-                let before = streams::apply(&context, wanted).await.map_err(BusError::from)?;
-                let done = if before.info.is_some() { "changed" } else { "made" };
-                console.line(&format!("{}: {done}", before.name))?;
-                report = streams::look(&context, wanted).await.map_err(BusError::from)?;
+        match self.action {
+            BusAction::Status { nats, access, json } => {
+                let (config, nats) = nats.load(&access, environment)?;
+                let browser = Browser::open(&nats).await?;
+                let replicas = config.sources.iter().map(|source| &source.replica);
+                bus_status::show(console, &browser.standing(replicas).await?, json)
             }
-            good &= report.is_good();
-            show(console, &report)?;
+            BusAction::Apply { nats, access } => {
+                let (config, nats) = nats.load(&access, environment)?;
+                apply(&config, &nats, console).await
+            }
+            BusAction::Permissions(args) => args.execute(environment, console),
         }
-        console.out.flush()?;
-        Ok(if good { Exit::Ok } else { Exit::NotReached })
     }
+}
+
+async fn apply(
+    config: &Config,
+    nats: &NatsConfig,
+    console: &mut Console<'_>,
+) -> Result<Exit, CliError> {
+    let wanted = wanted(config, nats);
+    if wanted.is_empty() {
+        return Err(BusError::NoStreams.into());
+    }
+    let client = connect(nats, ConnectOptions::new()).await.map_err(BusError::from)?;
+    let context = async_nats::jetstream::new(client);
+    let mut good = true;
+    for wanted in &wanted {
+        let mut report = streams::look(&context, wanted).await.map_err(BusError::from)?;
+        if !report.is_good() {
+            let before = streams::apply(&context, wanted).await.map_err(BusError::from)?;
+            let done = if before.info.is_some() { "changed" } else { "made" };
+            console.line(&format!("{}: {done}", before.name))?;
+            report = streams::look(&context, wanted).await.map_err(BusError::from)?;
+        }
+        good &= report.is_good();
+        bus_status::stream(console, &report)?;
+    }
+    console.out.flush()?;
+    Ok(if good { Exit::Ok } else { Exit::NotReached })
 }
 
 fn wanted(config: &Config, nats: &NatsConfig) -> Vec<StreamConfig> {
     let plan = Plan::new(&nats.streams);
     let names = plan.names(config.sources.iter().map(|source| &source.replica));
     names.iter().map(|name| plan.wanted(name)).collect()
-}
-
-fn show(console: &mut Console<'_>, report: &StreamReport) -> std::io::Result<()> {
-    let Some(info) = &report.info else {
-        return console.line(&format!("{}: missing", report.name));
-    };
-    let word = if report.is_good() { "as wanted" } else { "differs" };
-    console.line(&format!("{}: {word}", report.name))?;
-    let state = &info.state;
-    console.line(&format!(
-        "  {} messages, {} bytes, {} replicas, seqs {} to {}, created {}",
-        state.messages,
-        state.bytes,
-        state.subjects_count,
-        state.first_sequence,
-        state.last_sequence,
-        info.created,
-    ))?;
-    for difference in &report.differences {
-        console.line(&format!("  {difference}"))?;
-    }
-    Ok(())
 }

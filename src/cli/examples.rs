@@ -92,12 +92,22 @@ Examples:
   KVBRIDGE__HTTP__LISTEN=0.0.0.0:8090 kvbridge check-config";
 
 pub(super) const BUS: &str = "\
-Reads [bus] and [[sources]] of the configuration.
+Reads [bus] and [[sources]] of the configuration; status needs neither when it is given --nats.
 Exit codes: 0 as it must be, 1 not reachable or refused, 2 bad configuration, 3 a stream is missing or differs
 
 Examples:
-  kvbridge bus status --config kvbridge.toml
-  kvbridge bus apply --config kvbridge.toml";
+  kvbridge bus status --nats nats://127.0.0.1:4222
+  kvbridge bus status --config kvbridge.toml --json
+  kvbridge bus apply --config kvbridge.toml
+  kvbridge bus permissions --role bridge --role index --role viewer --model llama";
+
+pub(super) const PERMISSIONS: &str = "\
+Of the configuration it reads bus.stream, bus.shards and bus.inbox; without --model the models of [[sources]], and
+without those all models.
+
+Examples:
+  kvbridge bus permissions --role bridge --role index --model llama > users.conf      include users.conf
+  kvbridge bus permissions --config kvbridge.toml --role viewer";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

@@ -2,6 +2,8 @@
 
 mod bridge;
 mod bus;
+mod bus_permissions;
+mod bus_status;
 mod check_config;
 mod completions;
 mod config_args;
@@ -31,6 +33,7 @@ use clap::{Parser, Subcommand};
 
 pub use bridge::{BridgeError, TlsArgs};
 pub use bus::{BusArgs, BusError};
+pub use bus_permissions::PermissionsArgs;
 pub use check_config::CheckArgs;
 pub use completions::CompletionsArgs;
 pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
@@ -89,8 +92,8 @@ pub enum Command {
     Health(HealthArgs),
     /// Check the configuration without opening anything
     CheckConfig(CheckArgs),
-    /// Look at the streams of a NATS bus, or set them up
-    Bus(BusArgs),
+    /// Look at a NATS bus, set it up, print who needs which permissions
+    Bus(Box<BusArgs>),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
 }

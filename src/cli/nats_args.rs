@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     bus::nats::browse::{BrowseError, Browser},
-    config::{BusConfig, BusFile, Flags, NatsConfig},
+    config::{BusConfig, BusFile, Config, Flags, NatsConfig},
 };
 
 /// A NATS server. What is not said here is taken from [bus] of the configuration.
@@ -58,12 +58,15 @@ impl NatsArgs {
         &self,
         access: &AccessArgs,
         environment: &Environment,
-    ) -> Result<NatsConfig, CliError> {
+    ) -> Result<(Config, NatsConfig), CliError> {
         let server = self.server(access)?;
         let flags = Flags { server, ..Flags::default() };
         let config = self.config.load(environment, flags)?;
-        match config.bus {
-            BusConfig::Nats(nats) => Ok(*nats),
+        match &config.bus {
+            BusConfig::Nats(nats) => {
+                let nats = NatsConfig::clone(nats);
+                Ok((config, nats))
+            }
             BusConfig::Embedded | BusConfig::Zmq(_) => Err(BusError::NotNats.into()),
         }
     }
@@ -74,8 +77,8 @@ impl NatsArgs {
         access: &AccessArgs,
         environment: &Environment,
     ) -> Result<Browser, CliError> {
-        let config = self.load(access, environment)?;
-        Ok(Browser::open(&config).await?)
+        let (_, nats) = self.load(access, environment)?;
+        Ok(Browser::open(&nats).await?)
     }
 
     fn server(&self, access: &AccessArgs) -> Result<BusFile, BridgeError> {

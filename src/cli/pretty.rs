@@ -52,6 +52,17 @@ fn event(event: &Value) -> String {
             format!("stored {} on {tier}{tokens}", count(event, "blocks"))
         }
         "removed" => format!("removed {} from {tier}", count(event, "hashes")),
+        "reset" => format!(
+            "reset ({}, trust {})",
+            text(event, "cause").unwrap_or("?"),
+            text(event, "trust").unwrap_or("?")
+        ),
+        "trust" => format!(
+            "{} says trust {} ({})",
+            text(event, "bridge").unwrap_or("?"),
+            text(event, "trust").unwrap_or("?"),
+            text(event, "reason").unwrap_or("?")
+        ),
         other => other.to_owned(),
     }
 }
@@ -81,6 +92,17 @@ mod tests {
         assert_eq!(
             line(&value),
             "m h:1/2  seq 7  stored 2 on device (32 tokens), removed 1 from host, cleared"
+        );
+        let said = serde_json::json!({
+            "replica": {"model": "m", "instance": "h:1", "rank": 2}, "seq": 7,
+            "events": [
+                {"type": "reset", "cause": "permanent_hole", "trust": "lower_bound"},
+                {"type": "trust", "trust": "none", "reason": "gap_open", "bridge": "b"}
+            ]
+        });
+        assert_eq!(
+            line(&said),
+            "m h:1/2  seq 7  reset (permanent_hole, trust lower_bound), b says trust none (gap_open)"
         );
         let standing = serde_json::json!({"key": "m.h.0", "trust": "none", "reason": "gap_open"});
         assert_eq!(line(&standing), "m.h.0  trust none (gap_open)");

@@ -35,6 +35,8 @@ pub struct NatsConfig {
     pub auth: NatsAuth,
     /// Encryption.
     pub tls: NatsTls,
+    /// What subjects of answers to us begin with: who may read one's own may read all of them.
+    pub inbox: String,
     /// What we keep on it.
     pub streams: StreamsConfig,
     /// This bridge's name in the ids of what it says itself; absent = one made up at the start.
@@ -135,28 +137,6 @@ pub enum SpoolFull {
     Resync,
 }
 
-/// Lays the server that flags name over that of the file. Whoever says who they are does so as a
-/// whole: a file's token beside a flag's name would be two identities.
-pub(super) fn lay_over(file: &mut BusFile, flags: BusFile) {
-    let BusFile { url, token, user, password, nkey, creds, tls_ca, tls_cert, tls_key, .. } = flags;
-    let BusFile { stream, shards, models, .. } = flags;
-    if url.is_some() {
-        file.kind = Some("nats".to_owned());
-        file.url = url;
-    }
-    if token.is_some() || user.is_some() || nkey.is_some() || creds.is_some() {
-        (file.token, file.user, file.password) = (token, user, password);
-        (file.nkey, file.creds) = (nkey, creds);
-    }
-    file.stream = stream.or(file.stream.take());
-    file.shards = shards.or(file.shards.take());
-    file.models = models.or(file.models.take());
-    file.tls_ca = tls_ca.or(file.tls_ca.take());
-    if tls_cert.is_some() {
-        (file.tls_cert, file.tls_key) = (tls_cert, tls_key);
-    }
-}
-
 /// Copies a JetStream cluster can keep.
 const REPLICA_COUNT_MAX: u32 = 5;
 
@@ -192,6 +172,7 @@ impl Check<'_> {
             ("nkey", file.nkey.is_some(), nats),
             ("creds", file.creds.is_some(), nats),
             ("tls", file.tls.is_some(), nats),
+            ("inbox", file.inbox.is_some(), nats),
             ("tls_ca", file.tls_ca.is_some(), nats),
             ("tls_cert", file.tls_cert.is_some(), nats),
             ("tls_key", file.tls_key.is_some(), nats),
@@ -230,6 +211,7 @@ impl Check<'_> {
             urls: self.urls(file.url.as_deref()),
             streams: self.streams(&file),
             tls: self.bus_tls(&file),
+            inbox: self.inbox(file.inbox.as_deref()),
             bridge: self.bridge(file.bridge.clone()),
             spool_bytes_max: self.spool(&file),
             spool_full: self.spool_full(file.spool_full.as_deref()),
@@ -311,6 +293,14 @@ impl Check<'_> {
             self.note("bus.tls", "must not be false beside bus.tls_ca or bus.tls_cert");
         }
         NatsTls { required, ca, client }
+    }
+
+    fn inbox(&mut self, prefix: Option<&str>) -> String {
+        let prefix = prefix.unwrap_or(limits::BUS_INBOX_PREFIX);
+        if !prefix.split('.').all(is_word) {
+            self.note("bus.inbox", "expected words of letters, digits, - and _, points between");
+        }
+        prefix.to_owned()
     }
 
     fn streams(&mut self, file: &BusFile) -> StreamsConfig {

@@ -141,6 +141,8 @@ pub struct BusFile {
     pub creds: Option<String>,
     /// Refuse a server without TLS.
     pub tls: Option<bool>,
+    /// What subjects of answers to us begin with.
+    pub inbox: Option<String>,
     /// File of certificate authorities.
     pub tls_ca: Option<String>,
     /// File of our certificate.

@@ -156,6 +156,9 @@ pub const SETTLE_DEADLINE: Duration = Duration::from_secs(20);
 /// What stream names begin with, when the configuration does not say.
 pub const BUS_STREAM_PREFIX: &str = "KVHINTS";
 
+/// What subjects of answers begin with, when the configuration does not say: the client's own.
+pub const BUS_INBOX_PREFIX: &str = "_INBOX";
+
 /// How long the bus keeps messages. Too small: a reader that restarts finds nothing to replay. Too
 /// large: disk.
 pub const BUS_RETENTION: Duration = Duration::from_secs(15 * 60);

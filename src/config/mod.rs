@@ -11,6 +11,7 @@ mod bus_zmq;
 mod diff;
 mod endpoint;
 mod file;
+mod flags;
 mod http;
 mod layers;
 mod problem;
@@ -35,6 +36,7 @@ pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{BusFile, File, SourceFile};
+pub use flags::Flags;
 pub use http::{HttpConfig, TlsConfig};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
@@ -154,19 +156,6 @@ pub struct RecoveryConfig {
     pub lease: Duration,
 }
 
-/// What the command line says about the configuration.
-#[derive(Clone, Debug, Default)]
-pub struct Flags {
-    /// `--listen`.
-    pub listen: Option<String>,
-    /// `--insecure`.
-    pub insecure: bool,
-    /// Sources; none = those of the file.
-    pub sources: Vec<SourceFile>,
-    /// Which server of a bus to go to, and how: address, credentials, certificates.
-    pub server: BusFile,
-}
-
 /// Reads and proves a configuration, or says all that is wrong with it.
 pub fn load(
     file: Option<&FileText>,
@@ -191,7 +180,7 @@ pub fn load(
         }
     }
     let server_from_flags = flags.server.url.is_some();
-    bus::lay_over(&mut typed.bus, flags.server);
+    flags::lay_over(&mut typed.bus, flags.server);
     let origin = |path: &str| {
         let typed_here =
             (from_flags && path.starts_with("sources")) || (server_from_flags && path == "bus.url");

@@ -1,6 +1,6 @@
 //! The bus from the command line: tail, replay and snapshot against a real server and real bridges.
 
-use std::{path::Path, process::Output, time::Duration};
+use std::{collections::BTreeSet, path::Path, process::Output, time::Duration};
 
 use futures::StreamExt;
 use serde_json::Value;
@@ -47,8 +47,10 @@ fn said(output: &Output) -> Said {
     }
 }
 
+/// The batches. Between two of them a bridge may say what it believes.
 fn seqs(said: &Said) -> Vec<u64> {
-    said.lines.iter().map(|line| line["seq"].as_u64().unwrap()).collect()
+    let batches = said.lines.iter().filter(|line| line["events"][0]["type"] != "trust");
+    batches.map(|line| line["seq"].as_u64().unwrap()).collect()
 }
 
 /// The key of the one replica on the stream.
@@ -62,13 +64,15 @@ async fn tail_shows_what_was_published_and_hides_tokens() {
     let server = Server::started("cli-tail");
     play(&server, "cli-tail", &[]);
     let key = key(&server).await;
-    let all = ask(&server, &["tail", "--since", "10m", "--count", "62"]);
+    let count = server.read(STREAM).await.len().to_string();
+    let all = ask(&server, &["tail", "--since", "10m", "--count", &count]);
     assert_eq!((all.code, seqs(&all)), (0, (0..62).collect()), "{}", all.messages);
     assert!(all.text.contains("\"tokens\":{\"count\":64}"), "{}", all.text);
     let shown = ask(&server, &["tail", "--since", "10m", "--count", "1", "--tokens"]);
     assert!(shown.lines[0]["events"][0]["tokens"].is_array(), "{}", shown.text);
-    let behind = ["tail", "--replica", &key, "--from-seq", "50", "--count", "12"];
-    assert_eq!(seqs(&ask(&server, &behind)), (50..62).collect::<Vec<_>>());
+    let behind = ["tail", "--replica", &key, "--from-seq", "50", "--count", "5"];
+    let behind = seqs(&ask(&server, &behind));
+    assert!(behind.starts_with(&[50, 51, 52, 53]), "{behind:?}");
 }
 
 /// Who waits sees what comes, also on a stream that is made meanwhile.
@@ -139,17 +143,21 @@ async fn a_replay_is_published_beside_the_live_path_only() {
     let client = async_nats::connect(server.url()).await.unwrap();
     let mut lab = client.subscribe("lab.>").await.unwrap();
     client.flush().await.unwrap();
+    let before = server.read(STREAM).await.len();
     let done = republish("lab", &["--yes"]);
     assert_eq!((done.code, done.text.as_str()), (0, ""), "{}", done.messages);
-    for seq in 10..20_u64 {
+    let mut seqs = BTreeSet::new();
+    while seqs.len() < 10 {
         let message = tokio::time::timeout(Duration::from_secs(10), lab.next()).await;
         let message = message.expect("it comes").unwrap();
         assert_eq!(message.subject.as_str(), format!("lab.{key}"));
         let headers = message.headers.unwrap();
-        assert_eq!(headers.get("Kvbridge-Seq").unwrap().as_str(), seq.to_string());
         assert!(headers.get("Nats-Msg-Id").is_none());
+        let seq: u64 = headers.get("Kvbridge-Seq").unwrap().as_str().parse().unwrap();
+        seqs.insert(seq);
     }
-    assert_eq!(server.read(STREAM).await.len(), 62, "the live path is as it was");
+    assert_eq!(seqs, (10..20).collect());
+    assert_eq!(server.read(STREAM).await.len(), before, "the live path is as it was");
 }
 
 #[tokio::test]

@@ -33,6 +33,8 @@ pub(crate) struct World {
     pub(crate) fake_url: String,
     pub(crate) ports: (String, String),
     pub(crate) client: reqwest::Client,
+    /// The server has the users of `kvbridge bus permissions`.
+    has_users: bool,
 }
 
 /// A kvbridge of this world.
@@ -41,12 +43,19 @@ pub(crate) struct Program {
     pub(crate) url: String,
 }
 
+/// As the user of a role.
+pub(crate) fn as_user(command: &mut Command, role: &str) {
+    command
+        .env("KVBRIDGE__BUS__USER", format!("kvbridge-{role}"))
+        .env("KVBRIDGE__BUS__PASSWORD", format!("secret-of-{role}"));
+}
+
 impl World {
     pub(crate) fn start(name: &str) -> World {
-        World::on(Server::started(name))
+        World::on(Server::started(name), false)
     }
 
-    pub(crate) fn on(server: Server) -> World {
+    pub(crate) fn on(server: Server, has_users: bool) -> World {
         let mut command = kvbridge();
         command.args("fake-engine --engine vllm --ports-json --pub 0 --replay 0".split(' '));
         command.args(["--http", "127.0.0.1:0", "--step-ms", "1", "--blocks", "96"]);
@@ -59,11 +68,15 @@ impl World {
             fake_url: text(&ports["http"]),
             ports: (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"])),
             client: http_client(),
+            has_users,
         }
     }
 
-    pub(crate) fn command(&self, snapshots: &str) -> Command {
+    pub(crate) fn command(&self, snapshots: &str, role: &str) -> Command {
         let mut command = kvbridge();
+        if self.has_users {
+            as_user(&mut command, role);
+        }
         command
             .args(["run", "--listen", "127.0.0.1:0"])
             .env("KVBRIDGE__BUS__KIND", "nats")
@@ -75,7 +88,7 @@ impl World {
 
     /// Reads the engine, writes the bus.
     pub(crate) async fn bridge(&self, snapshots: &str) -> Program {
-        let mut command = self.command(snapshots);
+        let mut command = self.command(snapshots, "bridge");
         command.args(["--vllm", &self.ports.0, "--replay", &self.ports.1]);
         command.args(["--model", "fake", "--instance", "i:1"]);
         let bridge = Program::start(command);
@@ -86,7 +99,7 @@ impl World {
 
     /// Reads the bus alone.
     pub(crate) fn index(&self) -> Program {
-        Program::start(self.command("1h"))
+        Program::start(self.command("1h", "index"))
     }
 
     pub(crate) async fn fault(&self, fault: Value) {
@@ -294,13 +307,13 @@ async fn a_restart_of_the_engine_reaches_the_index() {
 #[tokio::test]
 async fn a_process_that_is_both_reads_nothing_twice() {
     let world = World::start("reader-both");
-    let mut command = world.command("1h");
+    let mut command = world.command("1h", "bridge");
     command.args(["--vllm", &world.ports.0, "--replay", &world.ports.1]);
     command.args(["--model", "fake", "--instance", "i:1"]).env("KVBRIDGE__BUS__READ", "true");
     let both = Program::start(command);
     world.burst(3).await;
     world.is_true(&both).await;
-    let mut other = world.command("1h");
+    let mut other = world.command("1h", "bridge");
     other.args(["--rate", "1000", "--play"]).arg(one_life("reader-both.jsonl"));
     let other = Program::start(other);
     let deadline = Instant::now() + LIMIT;

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_nats::jetstream;
 use kvbridge::{
     bus::{
         Bus, BusState, LogWriter, NatsBus, Receipt, Standing, Stored, Writer,
@@ -28,6 +27,7 @@ pub(crate) fn config(server: &Server) -> NatsConfig {
         urls: vec![server.url()],
         auth: NatsAuth::Open,
         tls: NatsTls::default(),
+        inbox: limits::BUS_INBOX_PREFIX.to_owned(),
         streams: StreamsConfig {
             prefix: limits::BUS_STREAM_PREFIX.to_owned(),
             shards: Shards::Model,
@@ -90,13 +90,13 @@ pub(crate) fn outgoing(rank: u32, seq: u64, tokens: usize) -> Outgoing {
     Outgoing { envelope, id }
 }
 
-struct World {
+pub(crate) struct World {
     bus: NatsBus,
     tasks: Tasks,
 }
 
 impl World {
-    fn start(config: &NatsConfig) -> World {
+    pub(crate) fn start(config: &NatsConfig) -> World {
         let mut tasks = Tasks::new();
         let replicas = [replica(0), replica(1)];
         let bus = NatsBus::start(config, replicas.iter(), &mut tasks).unwrap();
@@ -113,7 +113,7 @@ impl World {
         LogWriter::new(lane, self.writer(0), full, metrics)
     }
 
-    async fn until(&self, state: BusState) -> Standing {
+    pub(crate) async fn until(&self, state: BusState) -> Standing {
         for _ in 0..1_000 {
             let standing = self.bus.standing();
             if standing.state == state {
@@ -124,7 +124,19 @@ impl World {
         panic!("never {state}: {:?}", self.bus.standing());
     }
 
-    async fn end(self) {
+    /// What comes of the first attempt.
+    pub(crate) async fn until_not_connecting(&self) -> Standing {
+        for _ in 0..1_000 {
+            let standing = self.bus.standing();
+            if standing.state != BusState::Connecting {
+                return standing;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("nothing came of it");
+    }
+
+    pub(crate) async fn end(self) {
         assert!(self.tasks.stop(limits::STOP_DEADLINE).await.is_empty());
     }
 }
@@ -287,20 +299,12 @@ async fn a_full_store_is_named_and_what_waits_is_stored_when_there_is_room() {
     stored(vec![writer.publish(&outgoing(0, 0, 1)).unwrap()]).await;
     // Somebody else's, without a limit of its own.
     let context = server.jetstream().await;
-    let other = jetstream::stream::Config {
-        name: "OTHER".to_owned(),
-        subjects: vec!["other".to_owned()],
-        ..Default::default()
-    };
-    context.create_stream(other).await.unwrap();
-    let some = bytes::Bytes::from(vec![0; 256 * 1024]);
-    while context.publish("other", some.clone()).await.unwrap().await.is_ok() {}
+    context.create_stream("OTHER").await.unwrap();
+    while context.publish("OTHER", vec![0; 1 << 18].into()).await.unwrap().await.is_ok() {}
     let receipts = (1..100).map(|seq| writer.publish(&outgoing(0, seq, 2_000)).unwrap()).collect();
-    let standing = world.until(BusState::NotStoring).await;
-    assert!(standing.detail.contains("exceeded"), "{standing:?}");
+    assert!(world.until(BusState::NotStoring).await.detail.contains("exceeded"));
     context.delete_stream("OTHER").await.unwrap();
     stored(receipts).await;
-    world.until(BusState::Ready).await;
     assert_eq!(contiguous(&server.read(STREAM).await), 100);
     world.end().await;
 }

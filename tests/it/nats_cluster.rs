@@ -41,7 +41,7 @@ impl Cluster {
             })
             .collect();
         servers.iter_mut().for_each(Server::start);
-        let world = World::on(servers.remove(0));
+        let world = World::on(servers.remove(0), false);
         Cluster { world, others: servers }
     }
 
@@ -56,7 +56,7 @@ impl Cluster {
     fn program(&self, args: &[&str]) -> Program {
         let servers = std::iter::once(&self.world.server).chain(&self.others);
         let urls: Vec<_> = servers.map(Server::url).collect();
-        let mut command = self.world.command("500ms");
+        let mut command = self.world.command("500ms", "bridge");
         command
             .args(args)
             .env("KVBRIDGE__BUS__URL", urls.join(","))

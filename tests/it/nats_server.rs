@@ -63,7 +63,12 @@ impl Server {
         let config = self.dir.join("server.conf");
         std::fs::write(&config, text).unwrap();
         let log = std::fs::File::create(self.dir.join("log")).unwrap();
-        let child = Command::new(binary()).arg("-c").arg(&config).stderr(log).spawn().unwrap();
+        let mut command = Command::new(binary());
+        for role in ["bridge", "index", "viewer"] {
+            let variable = format!("KVBRIDGE_{}_PASSWORD", role.to_uppercase());
+            command.env(variable, format!("secret-of-{role}"));
+        }
+        let child = command.arg("-c").arg(&config).stderr(log).spawn().unwrap();
         self.child = Some(child);
         for _ in 0..500 {
             if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
@@ -74,7 +79,7 @@ impl Server {
         panic!("nats-server does not listen: {}", self.log());
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
@@ -89,6 +94,16 @@ impl Server {
     pub(crate) fn signal(&self, signal: &str) {
         let id = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// Other lines of its configuration from the next start on.
+    pub(crate) fn set_more(&mut self, more: &str) {
+        more.clone_into(&mut self.more);
+    }
+
+    /// Its folder, for files that its configuration names.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub(crate) fn url(&self) -> String {

@@ -29,7 +29,7 @@ impl Twin {
         let engine = [Proxy::to(port(live)).await, Proxy::to(port(replay)).await];
         let server = Proxy::to(port(&world.server.url())).await;
         let [live, replay] = engine.each_ref().map(|it| format!("tcp://127.0.0.1:{}", it.port));
-        let mut command = world.command("1s");
+        let mut command = world.command("1s", "bridge");
         command
             .args(["--vllm", &live, "--replay", &replay, "--model", "fake", "--instance", "i:1"])
             .env("KVBRIDGE__BUS__BRIDGE", name)

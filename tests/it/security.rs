@@ -14,10 +14,10 @@ const READ: &str = "read-read-read-read";
 const TOKENS: &str = "tokens-tokens-tokens";
 
 /// A folder with an authority, a server's certificate, another authority, and tokens.
-struct Files(PathBuf);
+pub(crate) struct Files(PathBuf);
 
 impl Files {
-    fn make(name: &str) -> Files {
+    pub(crate) fn make(name: &str) -> Files {
         let files = Files(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
         std::fs::create_dir_all(&files.0).unwrap();
         let (ca, issuer) = authority();
@@ -52,7 +52,7 @@ impl Files {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 

@@ -85,6 +85,7 @@ pub async fn connect(
     }
     let mut options = options
         .name("kvbridge")
+        .custom_inbox_prefix(&config.inbox)
         .connection_timeout(CONNECT_TIMEOUT)
         .request_timeout(Some(CONNECT_TIMEOUT))
         .ping_interval(PING_EVERY)
@@ -124,12 +125,15 @@ fn failure(error: ConnectError) -> ConnectFailure {
             ConnectFailure::Credentials(error)
         }
         ConnectErrorKind::Tls => ConnectFailure::Tls(error),
-        // A handshake that fails on a certificate comes as an I/O error.
-        ConnectErrorKind::Io if reason(&error).contains("certificate") => {
-            ConnectFailure::Tls(error)
-        }
+        // A handshake that fails on a certificate comes as an I/O error: on the server's when we
+        // refuse it, as an alert when the server refuses ours.
+        ConnectErrorKind::Io if is_of_tls(&reason(&error)) => ConnectFailure::Tls(error),
         _ => ConnectFailure::Away(error),
     }
+}
+
+fn is_of_tls(reason: &str) -> bool {
+    ["certificate", "received fatal alert"].iter().any(|sign| reason.contains(sign))
 }
 
 /// JetStream over a connection. Acks that are awaited and acks that are not have a timeout each;

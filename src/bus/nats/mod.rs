@@ -13,6 +13,7 @@ mod buckets;
 mod connect;
 mod desk;
 mod heartbeats;
+pub mod permissions;
 mod publisher;
 mod reader;
 mod record;

@@ -40,7 +40,7 @@ impl Plan {
     /// The stream of a replica.
     pub fn name_of(&self, replica: &Replica) -> String {
         match self.config.shards {
-            Shards::Model => self.name(model_token(&subject::hint_of_model(&replica.model))),
+            Shards::Model => self.name(&subject::model_token(&replica.model)),
             Shards::Hash(count) => self.name(&shard_of(replica, count).to_string()),
         }
     }
@@ -64,6 +64,28 @@ impl Plan {
                 shard.parse::<u32>().is_ok_and(|shard| shard < count)
             }
             (None, _) => false,
+        }
+    }
+
+    /// The streams of these models, each a part of a subject or `*`; of any model `*`, because a
+    /// permission has no wildcard within a part.
+    pub(super) fn names_for_permissions(&self, models: &[String]) -> BTreeSet<String> {
+        match self.config.shards {
+            Shards::Model => models
+                .iter()
+                .map(|model| if model == "*" { "*".to_owned() } else { self.name(model) })
+                .collect(),
+            Shards::Hash(_) => self.names([].into_iter()),
+        }
+    }
+
+    /// What replicas of a model are published to.
+    pub(super) fn subjects_for_permissions(&self, model: &str) -> Vec<String> {
+        match self.config.shards {
+            Shards::Model => vec![format!("{}{model}.*.*", subject::HINT_PREFIX)],
+            Shards::Hash(count) => {
+                (0..count).map(|shard| format!("{INGEST_PREFIX}{shard}.{model}.*.*")).collect()
+            }
         }
     }
 
@@ -115,10 +137,6 @@ impl Plan {
             ..Config::default()
         }
     }
-}
-
-fn model_token(subject: &str) -> &str {
-    subject.strip_prefix(subject::HINT_PREFIX).and_then(|s| s.strip_suffix(".>")).unwrap_or(subject)
 }
 
 fn shard_of(replica: &Replica, count: u32) -> u64 {

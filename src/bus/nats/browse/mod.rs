@@ -2,10 +2,11 @@
 //!
 //! - `following`: messages as they lie on the streams, from some place on.
 //! - `replaying`: the seqs of one life, and why those that are missing are.
-//! - `view`: a stored view.
+//! - `view`: a stored view; `standing`: everything at a glance.
 
 mod following;
 mod replaying;
+mod standing;
 mod view;
 
 use std::sync::Arc;
@@ -22,13 +23,14 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     following::{Begin, Following},
     replaying::{Item, Replaying, Wanted},
+    standing::{BridgeStanding, LifeStanding, ReplicaStanding, Standing},
     view::{At, StoredView},
 };
 use super::{
     connect::{ConnectFailure, reason},
     reader::{Handle, Unreadable, envelope_of, place_of},
     session::{self, Session},
-    streams::Plan,
+    streams::{Plan, StreamFailure},
 };
 use crate::config::NatsConfig;
 
@@ -44,6 +46,9 @@ pub enum BrowseError {
     /// No connection.
     #[error(transparent)]
     Connect(#[from] ConnectFailure),
+    /// A stream could not be looked at.
+    #[error(transparent)]
+    Stream(StreamFailure),
     /// It was lost.
     #[error("the connection to the server was lost")]
     Lost,
