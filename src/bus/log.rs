@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use kvbridge_adapters_api::Batch;
 use kvbridge_schemas::{Cursor, Envelope, Epoch, Event, Seq, Trust, TrustChange};
 
-use super::{LogLife, Name, Named, Writer, unnamed::Unnamed};
+use super::{LogLife, Name, Named, Offered, Writer, unnamed::Unnamed};
 use crate::{
     clock::Clock,
     config::{
@@ -16,15 +16,6 @@ use crate::{
     shared_log::{Lane, Outgoing},
     telemetry::BusLogMetrics,
 };
-
-/// Whether a driver may go on reading its source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offered {
-    /// Yes.
-    Taken,
-    /// No: wait for room first.
-    Blocked,
-}
 
 /// Writes one replica's log.
 pub struct LogWriter {
@@ -334,8 +325,7 @@ impl LogWriter {
         self.can_write(cursor, trust) || self.life.is_some()
     }
 
-    /// A log that is behind goes on with a reset: of a life with a name, by a view that stands.
-    /// Without these, room would be ready again at once, ahead of the source that brings them.
+    /// A log that is behind goes on with a reset, of a life with a name and by a view that stands.
     fn can_write(&self, cursor: Cursor, trust: Trust) -> bool {
         let stands = trust > Trust::None && self.name_of(cursor.epoch).is_some();
         !self.waiting.is_empty() || (self.lane.is_behind() && stands)

@@ -48,7 +48,7 @@ fn log(life: Arc<LogLife>) -> LogWriter {
     let key: ReplicaKey = replica().key();
     let lane = Lane::new(replica(), EngineKind::Vllm, Arc::clone(&bridge));
     let metrics = BusLogMetrics::register(&key);
-    LogWriter::new(lane, Box::new(NoRoom), SpoolFull::Resync, metrics).with_life(life, bridge)
+    LogWriter::new(lane, Box::new(NoRoom), SpoolFull::Resync, metrics, bridge).with_life(life)
 }
 
 fn named(life: &LogLife, local: u64) {

@@ -43,7 +43,7 @@ use crate::{
 
 pub use embedded::Embedded;
 pub use life::{LogLife, Name, Named};
-pub use log::{LogWriter, Offered};
+pub use log::LogWriter;
 pub use nats::NatsBus;
 pub use vouch::VouchWatch;
 pub use zmq::ZmqBus;
@@ -133,6 +133,15 @@ pub trait Writer: Send {
     fn publish(&mut self, message: &Outgoing) -> Result<Receipt, Full>;
     /// Waits until there is room again. Cancel-safe.
     async fn room(&mut self);
+}
+
+/// Whether a driver may go on reading its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// Yes.
+    Taken,
+    /// No: wait for room first.
+    Blocked,
 }
 
 /// The queue takes nothing now.

@@ -241,8 +241,7 @@ pub const BUS_READ_STREAMS: usize = 256;
 /// opens a driver for each. Full: the others are not read, and counted.
 pub const BUS_READ_REPLICAS: usize = 4096;
 
-/// Subjects of a stream that are noted as not read, so that each is counted once. As many as replicas
-/// are read; more would be somebody who makes them up.
+/// Subjects of a stream noted as not read, to count each once. More is somebody making them up.
 pub const BUS_UNREAD_SUBJECTS: usize = 4096;
 
 /// Replicas found and not opened yet. Full: they are found again.
@@ -260,8 +259,7 @@ pub const BUS_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(30);
 /// Batches after which a snapshot is stored earlier; the same trade.
 pub const BUS_SNAPSHOT_BATCHES: u32 = 5000;
 
-/// How long a driver may take to hand its view over. Longer than it works on one input; shorter than
-/// a reader waits for a fresh snapshot.
+/// How long a driver may take to hand its view over: shorter than readers wait for a fresh one.
 pub const BUS_CUT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// How long the log may take to hold what a view already does, before the snapshot is put off.

@@ -166,8 +166,9 @@ mod tests {
         let lane = Lane::new(replica.clone(), EngineKind::Vllm, Arc::from("b"));
         let life = Arc::new(LogLife::new(replica, String::new(), Cursor::default()));
         let writer = Embedded::new(broadcast::Sender::new(1));
-        let mut log = LogWriter::new(lane, Box::new(writer), SpoolFull::Block, metrics)
-            .with_life(Arc::clone(&life), Arc::from("b"));
+        let mut log =
+            LogWriter::new(lane, Box::new(writer), SpoolFull::Block, metrics, Arc::from("b"))
+                .with_life(Arc::clone(&life));
         let at = Cursor { epoch: Epoch(9), next_seq: Seq(0) };
         let name = Named { local: Epoch(0), log: at, missing: Vec::new() };
         life.call(Epoch(0), Name::Named(name));

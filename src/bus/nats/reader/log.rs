@@ -117,8 +117,8 @@ impl Log {
         self.replicas().inboxes.get(subject).cloned()
     }
 
-    /// Whether this subject, which nobody here reads, is seen for the first time. They are as many as
-    /// whoever may publish likes; when there is no room, all are forgotten and seen once more.
+    /// Whether this subject, which nobody here reads, is seen for the first time. They are as many
+    /// as whoever may publish likes; when there is no room, all are forgotten and seen once more.
     pub(super) fn is_first_of(&self, subject: &str) -> bool {
         let unread = &mut self.replicas().unread;
         if unread.contains(subject) {

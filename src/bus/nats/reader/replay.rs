@@ -136,8 +136,8 @@ pub(super) async fn replay(
     parts.send(Part::End(Some(through))).await.map_err(|_| Broken::Unwanted)
 }
 
-/// The place of a replica's newest message as the stream's leader has it. Everything else is read from
-/// whichever copy answers, and one that lags ends early without knowing it.
+/// The place of a replica's newest message as the stream's leader has it. Everything else is read
+/// from whichever copy answers, and one that lags ends early without knowing it.
 async fn newest_at_leader(stream: &Handle, subject: &str) -> Result<Option<u64>, Broken> {
     match stream.get_last_raw_message_by_subject(subject).await {
         Ok(message) => Ok(Some(message.sequence)),
@@ -146,7 +146,7 @@ async fn newest_at_leader(stream: &Handle, subject: &str) -> Result<Option<u64>,
     }
 }
 
-/// Refuses an answer that ended before `next` although the newest message lies between it and `last`.
+/// Refuses an answer that ended before `next` although the newest message lies in `next..=last`.
 fn whole(newest: Option<u64>, (next, last): (u64, u64)) -> Result<(), Broken> {
     match newest {
         Some(newest) if (next..=last).contains(&newest) => {
