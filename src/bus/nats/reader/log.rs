@@ -67,6 +67,11 @@ impl Log {
         self.created.load(Ordering::Acquire)
     }
 
+    /// For a log that is only looked back at: no consumer ever stands on it.
+    pub(super) fn set_created(&self, created: u64) {
+        self.created.store(created, Ordering::Release);
+    }
+
     fn replicas(&self) -> MutexGuard<'_, Replicas> {
         // Single inserts and removals: nothing in them can panic half-way.
         self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
