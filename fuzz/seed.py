@@ -31,7 +31,21 @@ def decode_sglang():
                     yield bytes([len(topic)]) + topic + seq + payload
 
 
-TARGETS = {"decode_vllm": decode_vllm, "decode_sglang": decode_sglang}
+def decode_trtllm():
+    """number of ranks, then answers: the whole one, and each event as one of its own"""
+    for path in FIXTURES.glob("trtllm-*.jsonl"):
+        lines = path.read_bytes().splitlines()
+        yield b"\1[" + b",".join(lines) + b"]"
+        for ranks in (b"\1", b"\2"):
+            yield ranks + b"\0".join(b"[" + line + b"]" for line in lines)
+            yield from (ranks + b"[" + line + b"]" for line in lines)
+
+
+TARGETS = {
+    "decode_vllm": decode_vllm,
+    "decode_sglang": decode_sglang,
+    "decode_trtllm": decode_trtllm,
+}
 
 for target, seeds in TARGETS.items():
     folder = HERE / "corpus" / target

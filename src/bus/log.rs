@@ -46,8 +46,8 @@ pub struct LogWriter {
     asked: Option<Asked>,
     /// Where the journal did not give what it was asked for.
     spent: Option<Seq>,
-    /// What was last said of trust.
-    said: Option<Trust>,
+    /// What was last said of trust, of which life.
+    said: Option<(Epoch, Trust)>,
 }
 
 /// What the engine's journal is asked for, on behalf of the log.
@@ -68,6 +68,7 @@ impl LogWriter {
         writer: Box<dyn Writer>,
         full: SpoolFull,
         metrics: BusLogMetrics,
+        bridge: Arc<str>,
     ) -> LogWriter {
         LogWriter {
             lane,
@@ -77,7 +78,7 @@ impl LogWriter {
             waiting: VecDeque::new(),
             made: Vec::new(),
             life: None,
-            bridge: Arc::from(""),
+            bridge,
             turn: 0,
             named: None,
             unnamed: Unnamed::default(),
@@ -88,8 +89,8 @@ impl LogWriter {
     }
 
     /// The same, for a bus that names lives: nothing is written before it has.
-    pub fn with_life(self, life: Arc<LogLife>, bridge: Arc<str>) -> LogWriter {
-        LogWriter { life: Some(life), bridge, ..self }
+    pub fn with_life(self, life: Arc<LogLife>) -> LogWriter {
+        LogWriter { life: Some(life), ..self }
     }
 
     /// The life of the log, where the bus names lives.
@@ -151,9 +152,9 @@ impl LogWriter {
     pub fn withdrawn(&mut self, trust: Trust, reason: &'static str) {
         if let Some(life) = &self.life {
             life.stands(trust, reason);
-            self.say(trust, reason);
-            self.hand_over();
         }
+        self.say(trust, reason);
+        self.hand_over();
     }
 
     /// One input of the driver is done; its view stands here.
@@ -171,18 +172,22 @@ impl LogWriter {
         }
         let cursor = Cursor { epoch, ..cursor };
         self.lane.settled(cursor, trust, &mut self.made);
-        if self.life.is_some() {
+        // The log may still be of the life before: what holds of this one is not said there.
+        if self.lane.log().is_some_and(|log| log.epoch == epoch) {
             self.say(trust, reason);
         }
         self.hand_over();
     }
 
     fn say(&mut self, trust: Trust, reason: &str) {
-        // A name without a message yet is not a log that anybody could misread.
-        if self.named.is_some() && self.said.unwrap_or_default() != trust {
+        // A log without a message yet is none that anybody could misread.
+        let Some(log) = self.lane.log() else { return };
+        let has_name = self.life.is_none() || self.named.is_some();
+        let said = self.said.filter(|(epoch, _)| *epoch == log.epoch);
+        if has_name && said.map_or(Trust::None, |(_, trust)| trust) != trust {
             let (reason, bridge) = (reason.to_owned(), self.bridge.to_string());
             self.lane.says(TrustChange { trust, reason, bridge }, &mut self.made);
-            self.said = Some(trust);
+            self.said = Some((log.epoch, trust));
         }
     }
 

@@ -3,13 +3,18 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use kvbridge_adapters_api::Upstream;
 use kvbridge_schemas::{Cursor, Envelope, Event, ReplicaKey, Status};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::{clock::Clock, config::limits::BUS_STATUS_TTL, shared_log::Vouches};
+
+/// Between two looks at what has run out: a fraction of the time to live.
+pub(super) const EXPIRE_EVERY: Duration = Duration::from_millis(200);
 
 /// Shared by the task that hears heartbeats and the readers of logs.
 #[derive(Clone)]
@@ -35,7 +40,7 @@ impl VouchWatch {
     pub fn follow(&self, key: &ReplicaKey) -> watch::Receiver<Upstream> {
         let mut replicas = self.replicas();
         let watched = replicas.entry(key.clone()).or_insert_with(|| Watched {
-            vouches: Vouches::new(u64::try_from(BUS_STATUS_TTL.as_millis()).unwrap_or(u64::MAX)),
+            vouches: Vouches::new(ttl_ms()),
             best: watch::channel(Upstream::Silent).0,
         });
         watched.best.subscribe()
@@ -79,10 +84,35 @@ impl VouchWatch {
         }
     }
 
+    /// Takes back what has run out until stopped, where nobody else does.
+    pub(super) async fn keep_expiring(self, stop: CancellationToken) {
+        let mut looks = tokio::time::interval(EXPIRE_EVERY);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = looks.tick() => self.expire(),
+            }
+        }
+    }
+
+    /// Whoever spoke of a replica so far may have ended: what comes next may be somebody else's
+    /// word, and the old one must not outlive it.
+    pub(super) fn cut_off(&self, key: &ReplicaKey) {
+        let now_ms = self.clock.now().0;
+        if let Some(watched) = self.replicas().get_mut(key) {
+            watched.vouches = Vouches::new(ttl_ms());
+            watched.tell(now_ms);
+        }
+    }
+
     fn replicas(&self) -> MutexGuard<'_, BTreeMap<ReplicaKey, Watched>> {
         // Single changes: nothing in them can panic half-way.
         self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn ttl_ms() -> u64 {
+    u64::try_from(BUS_STATUS_TTL.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Watched {
@@ -92,5 +122,40 @@ impl Watched {
             None => Upstream::Silent,
         };
         self.best.send_if_modified(|told| std::mem::replace(told, best) != best);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvbridge_schemas::{Epoch, Replica, Seq, Trust};
+
+    use super::*;
+
+    /// One with its clock behind may follow one with its clock ahead.
+    #[test]
+    fn a_word_does_not_outlive_the_connection_that_brought_it() {
+        let vouches = VouchWatch::new(Clock::start());
+        let replica = Replica { model: "m".into(), instance: "i".into(), rank: 0 };
+        let status = |trust, at| Status {
+            replica: replica.clone(),
+            epoch: Epoch(1),
+            next_seq: Seq(5),
+            bus_seq: None,
+            trust,
+            reason: "r".to_owned(),
+            bridge: "b".to_owned(),
+            at,
+        };
+        let said = |trust| {
+            let cursor = Cursor { epoch: Epoch(1), next_seq: Seq(5) };
+            Upstream::Vouched { cursor, trust }
+        };
+        let upstream = vouches.follow(&replica.key());
+        vouches.heard(&status(Trust::Exact, 100));
+        assert_eq!(*upstream.borrow(), said(Trust::Exact));
+        vouches.cut_off(&replica.key());
+        assert_eq!(*upstream.borrow(), Upstream::Silent);
+        vouches.heard(&status(Trust::LowerBound, 7));
+        assert_eq!(*upstream.borrow(), said(Trust::LowerBound));
     }
 }

@@ -82,6 +82,8 @@ Examples:
   kvbridge fake-engine --engine vllm --rps 20 --blocks 256
   kvbridge run --vllm tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5657 --model fake --instance 127.0.0.1:8000
   kvbridge fake-engine --engine sglang --encoding 0.5.18
+  kvbridge fake-engine --engine trtllm --dp 2 --rps 20
+  kvbridge run --trtllm http://127.0.0.1:8000 --dp 2 --model fake
   kvbridge fake-engine --engine vllm --encoding 0.16 --hashes bytes --dp 2 --host-blocks 64
   curl -d '{\"fault\":\"drop\",\"count\":3}' http://127.0.0.1:8000/control
   curl http://127.0.0.1:8000/truth";

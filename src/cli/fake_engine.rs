@@ -10,8 +10,8 @@ use crate::{
     clock::Clock,
     config::limits,
     fake_engine::{
-        self, FakeSettings, Model, Ports, Release, ReleaseError, radix::release::RadixRelease,
-        traffic::TrafficSettings,
+        self, FakeSettings, Model, Ports, Release, ReleaseError, drained::DrainedRelease,
+        radix::release::RadixRelease, traffic::TrafficSettings,
     },
     pipeline::Tasks,
 };
@@ -21,9 +21,9 @@ use crate::{
 #[command(after_help = examples::FAKE_ENGINE)]
 pub struct FakeEngineArgs {
     /// Which engine
-    #[arg(long, value_name = "NAME", value_parser = ["vllm", "sglang"])]
+    #[arg(long, value_name = "NAME", value_parser = ["vllm", "sglang", "trtllm"])]
     engine: String,
-    /// Release whose bytes are sent, from 0.9 or 0.4.9 on [default: the newest known]
+    /// Release whose bytes are sent, from 0.9, 0.4.9 or 1.0 on [default: the newest known]
     #[arg(long, value_name = "RELEASE")]
     encoding: Option<String>,
     /// Form of block hashes: the last 8 bytes as a number, or all bytes (from 0.10.2 on)
@@ -68,9 +68,12 @@ pub struct FakeEngineArgs {
     /// Served model; a completion for another one uses an adapter of that name
     #[arg(long, value_name = "NAME", default_value = "fake")]
     model: String,
-    /// Batches kept for replay
+    /// Batches kept for replay, or events that wait to be taken
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     buffer_steps: usize,
+    /// Milliseconds without an event after which an answer with events ends
+    #[arg(long, value_name = "MS", default_value_t = 2_000)]
+    drain_wait_ms: u64,
     /// Requests a second that each rank makes up
     #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = rate)]
     rps: f64,
@@ -100,6 +103,8 @@ impl FakeEngineArgs {
         match (self.engine.as_str(), &self.encoding) {
             ("sglang", Some(release)) => release.parse().map(Model::Radix),
             ("sglang", None) => Ok(Model::Radix(RadixRelease::NEWEST)),
+            ("trtllm", Some(release)) => release.parse().map(Model::Drained),
+            ("trtllm", None) => Ok(Model::Drained(DrainedRelease::Newer)),
             (_, Some(release)) => release.parse().map(Model::Paged),
             (_, None) => Ok(Model::Paged(Release::NEWEST)),
         }
@@ -123,6 +128,7 @@ impl FakeEngineArgs {
             topic: self.topic.clone(),
             model: self.model.clone(),
             buffer_steps: self.buffer_steps,
+            drain_wait: Duration::from_millis(self.drain_wait_ms),
             rps: self.rps,
             step: Duration::from_millis(self.step_ms),
             seed: self.seed,
@@ -157,6 +163,10 @@ fn describe(
     console.line(&format!("fake {} {} on {}", args.engine, model, ports.http))?;
     for rank in &ports.ranks {
         let (live, replay) = (&rank.live, &rank.replay);
+        if replay.is_empty() {
+            console.line(&format!("  rank {}: drained at {live}", rank.rank))?;
+            continue;
+        }
         console.line(&format!("  rank {}: publishes at {live}, replay {replay}", rank.rank))?;
     }
     Ok(())

@@ -211,8 +211,12 @@ fn banner(
     console.line(&format!("kvbridge {} on {scheme}://{listen}", version()))?;
     for source in &config.sources {
         let key = source.replica.key();
-        let verb = if source.bind { "bound at" } else { "from" };
         let engine = source.engine.as_str();
+        if let Some(polled) = &source.polled {
+            console.line(&format!("  {key}: {engine} drained at {}, no replay", polled.url))?;
+            continue;
+        }
+        let verb = if source.bind { "bound at" } else { "from" };
         let replay = match &source.replay {
             Some(endpoint) => format!("replay {endpoint}"),
             None => "no replay: late start can only be lower_bound".to_owned(),

@@ -8,6 +8,8 @@ use clap::{
     error::{Error, ErrorKind},
 };
 
+use kvbridge_schemas::EngineKind;
+
 use crate::{config::SourceFile, pipeline::registry};
 
 /// The sources, in the order typed.
@@ -26,7 +28,7 @@ const OPTIONS: [(&str, &str, &str); 9] = [
         "HOST:PORT",
         "What a router sends requests to; default: host:port of the endpoint",
     ),
-    ("dp", "N", "Data-parallel ranks, at port + r"),
+    ("dp", "N", "Data-parallel ranks, at port + r; of an engine that is asked: all there"),
     ("topic", "PREFIX", "ZeroMQ topic prefix"),
     ("transport", "LIBRARY", "What reads its sockets: zeromq or, where built in, omq"),
     ("bind", "", "The engine connects to us"),
@@ -37,15 +39,18 @@ const OPTIONS: [(&str, &str, &str); 9] = [
 impl Args for SourceArgs {
     fn augment_args(command: Command) -> Command {
         let command = registry::engine_names().fold(command, |command, engine| {
+            let help = if registry::is_polled(&EngineKind::from_name(engine)) {
+                format!("A {engine} engine's server, http://host:port; repeatable")
+            } else {
+                format!("A {engine} engine's event endpoint, tcp://host:port; repeatable")
+            };
             command.arg(
                 Arg::new(engine)
                     .long(engine)
                     .value_name("ENDPOINT")
                     .action(ArgAction::Append)
                     .help_heading("Sources")
-                    .help(format!(
-                        "A {engine} engine's event endpoint, tcp://host:port; repeatable"
-                    )),
+                    .help(help),
             )
         });
         OPTIONS.iter().fold(command, |command, (name, value, help)| {
@@ -71,11 +76,11 @@ impl FromArgMatches for SourceArgs {
         let mut opened: Vec<(usize, SourceFile)> = Vec::new();
         for engine in registry::engine_names() {
             for (index, endpoint) in indexed(matches, engine) {
-                let source = SourceFile {
-                    engine: Some(engine.to_owned()),
-                    endpoint: Some(endpoint),
-                    ..SourceFile::default()
-                };
+                let is_polled = registry::is_polled(&EngineKind::from_name(engine));
+                let (url, endpoint) =
+                    if is_polled { (Some(endpoint), None) } else { (None, Some(endpoint)) };
+                let engine = Some(engine.to_owned());
+                let source = SourceFile { engine, url, endpoint, ..SourceFile::default() };
                 opened.push((index, source));
             }
         }

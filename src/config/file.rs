@@ -85,6 +85,8 @@ pub struct SourceFile {
     pub engine: Option<String>,
     /// Where its events are published, `tcp://host:port`.
     pub endpoint: Option<String>,
+    /// Where an engine is asked that publishes nothing, `http://host:port`.
+    pub url: Option<String>,
     /// Where its journal answers, `tcp://host:port`.
     pub replay: Option<String>,
     /// The served model's name, as routers say it.

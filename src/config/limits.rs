@@ -52,6 +52,19 @@ pub const RECONNECT_MAX: Duration = Duration::from_millis(1500);
 /// that nobody sees.
 pub const SOURCE_QUEUE_BATCHES: u32 = 4096;
 
+/// How long an answer of an engine that is asked may bring no byte. Too small: under load the
+/// engine holds the answer back, and one that is not waited for is lost with its events. Too large:
+/// a host that vanished is believed as long, up to the lease.
+pub const POLL_READ_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long a connection to it may take. Too small: a busy host is taken for an absent one. Too
+/// large: a route that leads nowhere is found late.
+pub const POLL_CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The least time between two requests to it. Too small: it may serve nobody else meanwhile. Too
+/// large: the view lags that far behind.
+pub const POLL_EVERY: Duration = Duration::from_secs(1);
+
 /// Index writer threads. Too small: one core folds the whole fleet. Too large: threads without
 /// work.
 pub const INDEX_WRITER_COUNT: u32 = 1;

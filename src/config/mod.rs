@@ -16,6 +16,7 @@ mod http;
 mod layers;
 mod problem;
 mod secret;
+mod sources;
 mod validate;
 
 #[cfg(test)]
@@ -93,8 +94,10 @@ pub struct SourceConfig {
     pub engine: EngineKind,
     /// Whose cache.
     pub replica: Replica,
-    /// Where its events are published.
+    /// Where its events are published, or where it is asked for them.
     pub endpoint: Endpoint,
+    /// It publishes nothing and is asked.
+    pub polled: Option<Polled>,
     /// Where its journal answers; without one a late start can only be `lower_bound`.
     pub replay: Option<Endpoint>,
     /// The engine connects to us.
@@ -111,6 +114,17 @@ pub struct SourceConfig {
     pub metrics: Option<String>,
     /// Where each process of the engine tells when it started.
     pub members: Vec<String>,
+}
+
+/// An engine that one task asks for the events of all its ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// `http://host:port`.
+    pub url: String,
+    /// Number of its first rank.
+    pub first_rank: u32,
+    /// How many follow.
+    pub rank_count: u32,
 }
 
 /// The index.

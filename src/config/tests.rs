@@ -61,11 +61,11 @@ fn every_problem_is_reported_at_once() {
         limits.frame_max: invalid type: integer `5`, expected a size with its unit, such as "64MiB" (kvbridge.toml)
         recovery.held_bytes: expected a size such as "64MiB", got "64" (kvbridge.toml)
         recovery.replay_deadline: expected a duration such as "250ms", got "5 parsecs" (kvbridge.toml)
-        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `replay`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks`, `metrics`, `members` (kvbridge.toml)
+        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `url`, `replay`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks`, `metrics`, `members` (kvbridge.toml)
         sources[0].ignore_tags[1]: invalid type: integer `5`, expected a string (kvbridge.toml)
         surprise: unknown field `surprise`, expected one of `http`, `sources`, `bus`, `index`, `view`, `recovery`, `limits`, `state`, `shutdown`, `sinks` (kvbridge.toml)
         http.listen: expected an address such as 127.0.0.1:8090, got "nowhere" (kvbridge.toml)
-        sources[0].engine: expected one of vllm, sglang, got "abacus" (kvbridge.toml)
+        sources[0].engine: expected one of vllm, sglang, trtllm, got "abacus" (kvbridge.toml)
         sources[0].endpoint: expected tcp://host:port, got "udp://a" (kvbridge.toml)
         sources[1].endpoint: is missing, expected tcp://host:port (kvbridge.toml)
         sources[1].dp: expected 1 to 1024 ranks, got 0 (kvbridge.toml)
@@ -111,6 +111,54 @@ fn environment_reaches_into_lists_and_is_named_in_problems() {
             ("KVBRIDGE__SOURCES__0__ENDPOINT", "x"),
         ],
     ));
+}
+
+#[test]
+fn an_engine_that_is_asked_has_a_url_and_its_ranks_share_it() {
+    let text = r#"
+        [[sources]]
+        engine = "trtllm"
+        url = "http://h:8000/"
+        rank = 2
+        dp = 2
+    "#;
+    let config = loaded(text, &[]);
+    let polled = Polled { url: "http://h:8000".to_owned(), first_rank: 2, rank_count: 2 };
+    let seen: Vec<_> =
+        config.sources.iter().map(|s| (s.replica.key().to_string(), &s.polled)).collect();
+    assert_eq!(
+        seen,
+        [
+            ("default.h=3A8000.2".to_owned(), &Some(polled.clone())),
+            ("default.h=3A8000.3".to_owned(), &Some(polled)),
+        ]
+    );
+    let wrong = r#"
+        [[sources]]
+        engine = "trtllm"
+        endpoint = "tcp://h:5557"
+        [[sources]]
+        engine = "vllm"
+        url = "http://h:8000"
+        endpoint = "tcp://h:5557"
+        [[sources]]
+        engine = "trtllm"
+        url = "http://user:secret@h:8000"
+        [[sources]]
+        engine = "trtllm"
+        model = "a"
+        url = "http://h:8000"
+        [[sources]]
+        engine = "trtllm"
+        model = "b"
+        url = "http://h:8000/"
+    "#;
+    expect![[r#"
+        sources[0].endpoint: belongs to an engine that publishes: this one is asked at url (kvbridge.toml)
+        sources[0].url: is missing, expected http://host:port (kvbridge.toml)
+        sources[1].url: belongs to an engine that is asked over HTTP: use endpoint (kvbridge.toml)
+        sources[2].url: expected an address such as http://host:port, without credentials (kvbridge.toml)
+        sources[4]: two sources drain one engine: use dp for its ranks (kvbridge.toml)"#]].assert_eq(&problems(wrong, &[]));
 }
 
 #[test]

@@ -1,29 +1,21 @@
 //! File as typed → [`Config`]: pure and total, every problem is noted and reading goes on.
 
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
-
-use kvbridge_adapters_zmq::Transport;
-use kvbridge_schemas::{EngineKind, Replica};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    BusConfig, Config, Endpoint, IndexConfig, Limits, Problems, RecoveryConfig, ShutdownConfig,
-    SourceConfig, SourceFile, StateConfig, ViewConfig,
+    BusConfig, Config, IndexConfig, Limits, Problems, RecoveryConfig, ShutdownConfig, StateConfig,
+    ViewConfig,
     file::{
         File, IndexFile, LimitsFile, RecoveryFile, ShutdownFile, Size, Span, StateFile, ViewFile,
     },
     limits,
 };
-use crate::pipeline::registry;
 
 /// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
 pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
 
 /// Model name of a source that names none.
 pub(super) const MODEL_DEFAULT: &str = "default";
-
-/// Ranks of one engine process. The largest deployments published use a few hundred; beyond that a
-/// typo would open sockets by the thousand.
-const RANK_COUNT_MAX: u32 = 1024;
 
 type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -83,154 +75,6 @@ impl Check<'_> {
             self.note("http.listen", message);
             SocketAddr::from(([127, 0, 0, 1], 0))
         })
-    }
-
-    fn sources(&mut self, files: &[SourceFile]) -> Vec<SourceConfig> {
-        let mut sources = Vec::new();
-        let mut seen = BTreeSet::new();
-        for (at, file) in files.iter().enumerate() {
-            let path = format!("sources[{at}]");
-            for source in self.source(&path, file) {
-                if !seen.insert(source.replica.clone()) {
-                    let key = source.replica.key();
-                    self.note(&path, format!("two sources speak of replica {key}"));
-                }
-                sources.push(source);
-            }
-        }
-        sources
-    }
-
-    /// One entry, one [`SourceConfig`] for each of its ranks.
-    fn source(&mut self, path: &str, file: &SourceFile) -> Vec<SourceConfig> {
-        let engine = self.engine(path, file.engine.as_deref());
-        let transport = self.transport(path, file.transport.as_deref());
-        let bind = file.bind.unwrap_or(false);
-        let endpoint = match &file.endpoint {
-            Some(text) => self.endpoint(&format!("{path}.endpoint"), text, bind),
-            None => {
-                self.note(&format!("{path}.endpoint"), "is missing, expected tcp://host:port");
-                None
-            }
-        };
-        let replay_path = format!("{path}.replay");
-        let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
-        if file.pool_blocks == Some(0) {
-            self.note(&format!("{path}.pool_blocks"), "must be at least 1");
-        }
-        self.addresses(path, file);
-        let rank_count = file.dp.unwrap_or(1);
-        if rank_count == 0 || rank_count > RANK_COUNT_MAX {
-            let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
-            self.note(&format!("{path}.dp"), message);
-            return Vec::new();
-        }
-        for (field, text) in [("model", &file.model), ("instance", &file.instance)] {
-            if text.as_deref() == Some("") {
-                self.note(&format!("{path}.{field}"), "must not be empty");
-            }
-        }
-        let (Some(engine), Some(transport), Some(endpoint)) = (engine, transport, endpoint) else {
-            return Vec::new();
-        };
-        if endpoint.host == "*" && file.instance.is_none() {
-            let message = "is missing: a bound endpoint does not tell whom a router sends to";
-            self.note(&format!("{path}.instance"), message);
-        }
-        (0..rank_count)
-            .filter_map(|offset| {
-                let ports = endpoint
-                    .for_rank(offset)
-                    .zip(replay.as_ref().map_or(Some(None), |r| r.for_rank(offset).map(Some)));
-                let Some((rank_endpoint, rank_replay)) = ports else {
-                    self.note(&format!("{path}.dp"), format!("no port left for rank {offset}"));
-                    return None;
-                };
-                Some(SourceConfig {
-                    engine: engine.clone(),
-                    replica: Replica {
-                        model: file.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned()),
-                        instance: file.instance.clone().unwrap_or_else(|| endpoint.authority()),
-                        rank: file.rank.unwrap_or(0).saturating_add(offset),
-                    },
-                    endpoint: rank_endpoint,
-                    replay: rank_replay,
-                    bind,
-                    topic: file.topic.clone().unwrap_or_default(),
-                    transport,
-                    ignore_tags: file.ignore_tags.clone().unwrap_or_default(),
-                    pool_blocks: file.pool_blocks,
-                    metrics: file.metrics.clone(),
-                    members: file.members.clone().unwrap_or_default(),
-                })
-            })
-            .collect()
-    }
-
-    /// What is asked over HTTP.
-    fn addresses(&mut self, path: &str, file: &SourceFile) {
-        if let Some(url) = &file.metrics {
-            self.address(&format!("{path}.metrics"), url);
-        }
-        let members = file.members.as_deref().unwrap_or_default();
-        if members.len() > limits::ENGINE_MEMBER_COUNT_MAX {
-            let max = limits::ENGINE_MEMBER_COUNT_MAX;
-            let message = format!("expected up to {max} addresses, got {}", members.len());
-            self.note(&format!("{path}.members"), message);
-        }
-        for (at, url) in members.iter().enumerate() {
-            self.address(&format!("{path}.members[{at}]"), url);
-        }
-    }
-
-    fn address(&mut self, path: &str, text: &str) {
-        let expected = "expected an address such as http://host:port/metrics";
-        match reqwest::Url::parse(text) {
-            // It is shown in the log. The text is not repeated here, for the same reason.
-            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-                self.note(path, format!("{expected}, without credentials"));
-            }
-            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => (),
-            Ok(_) | Err(_) => self.note(path, expected),
-        }
-    }
-
-    fn engine(&mut self, path: &str, name: Option<&str>) -> Option<EngineKind> {
-        let path = format!("{path}.engine");
-        let known = registry::engine_names().collect::<Vec<_>>().join(", ");
-        match name {
-            Some(name) if registry::engine_names().any(|engine| engine == name) => {
-                return Some(EngineKind::from_name(name));
-            }
-            Some(name) => self.note(&path, format!("expected one of {known}, got {name:?}")),
-            None => self.note(&path, format!("is missing, expected one of {known}")),
-        }
-        None
-    }
-
-    fn transport(&mut self, path: &str, name: Option<&str>) -> Option<Transport> {
-        let Some(name) = name else { return Some(Transport::default()) };
-        match name.parse::<Transport>() {
-            Ok(transport) => Some(transport),
-            Err(error) => {
-                self.note(&format!("{path}.transport"), format!("{error}, got {name:?}"));
-                None
-            }
-        }
-    }
-
-    fn endpoint(&mut self, path: &str, text: &str, bind: bool) -> Option<Endpoint> {
-        match text.parse::<Endpoint>() {
-            Ok(endpoint) if endpoint.host == "*" && !bind => {
-                self.note(path, "host * can only be bound, not connected to");
-                None
-            }
-            Ok(endpoint) => Some(endpoint),
-            Err(error) => {
-                self.note(path, error.to_string());
-                None
-            }
-        }
     }
 
     fn index(&mut self, file: &IndexFile) -> IndexConfig {

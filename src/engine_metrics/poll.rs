@@ -56,8 +56,6 @@ pub struct Poll {
     signs: Arc<Signs>,
     commands: mpsc::Sender<Command>,
     failed: Counter,
-    /// The configuration tells the pool: the engine is not believed.
-    pool_is_configured: bool,
 }
 
 /// One address, and whether it told nothing the last time.
@@ -90,7 +88,6 @@ impl Poll {
             signs,
             commands,
             failed: counter!(name::ENGINE_POLLS_FAILED, label::REPLICA => key.to_string()),
-            pool_is_configured: source.pool_blocks.is_some(),
             key,
         }))
     }
@@ -128,8 +125,7 @@ impl Poll {
         if let (Some(address), Some(answer)) = (&mut self.metrics, metrics)
             && let Some(figures) = told(&self.key, &self.failed, address, answer)
         {
-            let pool_blocks = figures.pool_blocks.filter(|_| !self.pool_is_configured);
-            self.signs.set_figures(pool_blocks, figures.request_count);
+            self.signs.set_figures(figures.pool_blocks, figures.request_count);
         }
     }
 

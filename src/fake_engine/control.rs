@@ -106,8 +106,15 @@ pub struct Stats {
 #[derive(Debug)]
 pub(super) enum Ask {
     Complete(Request, oneshot::Sender<Finished>),
-    Reset { put_back_running: bool, done: oneshot::Sender<bool> },
+    Reset {
+        put_back_running: bool,
+        done: oneshot::Sender<bool>,
+    },
     Truth(oneshot::Sender<Cut>),
+    /// How many requests it was given so far.
+    Requests(oneshot::Sender<u64>),
+    /// Takes the events that wait.
+    Drain(oneshot::Sender<Vec<String>>),
     Stats(oneshot::Sender<Stats>),
     Fault(Fault, oneshot::Sender<Result<(), String>>),
 }

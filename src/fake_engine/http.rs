@@ -1,9 +1,12 @@
 //! SHELL. The engine's HTTP side: completions, metrics, reset, and what no engine has: truth,
 //! control.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use axum::{
@@ -18,15 +21,19 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Ports,
+    Model, Ports,
     control::{Ask, Fault},
     engine::{Finished, Request},
     http_text::{completion_request, metrics_text, start_text, truth_lines},
     settings::FakeSettings,
 };
+use crate::clock::Clock;
 
 /// Header by which a caller picks a rank.
 const RANK_HEADER: &str = "x-data-parallel-rank";
+
+/// Between two looks for events that wait.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -35,6 +42,9 @@ struct Shared {
     ports: Ports,
     asks: Vec<mpsc::Sender<Ask>>,
     turn: AtomicUsize,
+    clock: Clock,
+    /// Requests at the last quiet answer: until there are more the next ones are empty.
+    quiet_at: Mutex<Option<u64>>,
 }
 
 type Fake = State<Arc<Shared>>;
@@ -66,7 +76,10 @@ pub(super) fn router(
     settings: Arc<FakeSettings>,
     ports: Ports,
     asks: Vec<mpsc::Sender<Ask>>,
+    clock: Clock,
 ) -> Router {
+    let (turn, quiet_at) = (AtomicUsize::new(0), Mutex::new(None));
+    let shared = Arc::new(Shared { settings, ports, asks, turn, clock, quiet_at });
     Router::new()
         .route("/health", get(async || ""))
         .route("/ports", get(ports_json))
@@ -74,12 +87,13 @@ pub(super) fn router(
         .route("/server_info", get(server_info))
         .route("/metrics", get(metrics))
         .route("/members/{tp_rank}/metrics", get(member))
+        .route("/kv_cache_events", post(drain))
         .route("/truth", get(truth))
         .route("/v1/completions", post(completions))
         .route("/reset_prefix_cache", post(reset))
         .route("/flush_cache", post(reset))
         .route("/control", post(control))
-        .with_state(Arc::new(Shared { settings, ports, asks, turn: AtomicUsize::new(0) }))
+        .with_state(shared)
 }
 
 impl Shared {
@@ -92,6 +106,14 @@ impl Shared {
         let queue = self.asks.get(rank).ok_or_else(|| Refusal::bad("there is no such rank"))?;
         queue.send(ask(done)).await.map_err(|_| Refusal::gone())?;
         answer.await.map_err(|_| Refusal::gone())
+    }
+
+    async fn requests(&self) -> Result<u64, Refusal> {
+        let mut sum = 0;
+        for rank in 0..self.asks.len() {
+            sum += self.ask(rank, Ask::Requests).await?;
+        }
+        Ok(sum)
     }
 
     /// The ranks a request is for: the one of `?rank=`, else all.
@@ -174,6 +196,35 @@ async fn truth(State(fake): Fake, uri: Uri) -> Result<Response, Refusal> {
     Ok(with_type(lines, "application/x-ndjson"))
 }
 
+/// As the engine's server: an answer ends only when nothing came for a while, and after a quiet end
+/// the next ones are empty at once until another request is made. Who hangs up has lost what was
+/// taken for the answer.
+async fn drain(State(fake): Fake) -> Result<Response, Refusal> {
+    let Model::Drained(_) = fake.settings.engine else {
+        return Err(Refusal(StatusCode::NOT_FOUND, "nothing waits here".to_owned()));
+    };
+    let wait_ms = u64::try_from(fake.settings.drain_wait.as_millis()).unwrap_or(u64::MAX);
+    let mut events = Vec::new();
+    let mut requests = fake.requests().await?;
+    let is_latched =
+        *fake.quiet_at.lock().unwrap_or_else(PoisonError::into_inner) == Some(requests);
+    let mut quiet_since = fake.clock.now();
+    while !is_latched && fake.clock.now() < quiet_since.plus(wait_ms) {
+        // Counted before the events are taken, so that none of a later request is left behind.
+        requests = fake.requests().await?;
+        let before = events.len();
+        for rank in 0..fake.asks.len() {
+            events.extend(fake.ask(rank, Ask::Drain).await?);
+        }
+        if events.len() > before {
+            quiet_since = fake.clock.now();
+        }
+        tokio::time::sleep(DRAIN_LOOK).await;
+    }
+    *fake.quiet_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(requests);
+    Ok(with_type(format!("[{}]", events.join(",")), "application/json"))
+}
+
 async fn metrics(State(fake): Fake) -> Result<Response, Refusal> {
     let mut ranks = Vec::new();
     for rank in 0..fake.asks.len() {
@@ -222,6 +273,12 @@ async fn sources(State(fake): Fake) -> Response {
 /// Where events are, as the engine with a tree tells it since 0.5.22. Ports of ranks follow the
 /// first one's; free ports do not, so this is of use with `--pub` and `--replay` only.
 async fn server_info(State(fake): Fake) -> Response {
+    if let Model::Drained(release) = fake.settings.engine {
+        return json_response(&json!({
+            "tokens_per_block": fake.settings.block_size,
+            "kv_cache_hash_algo": release.algorithm(),
+        }));
+    }
     let port = |endpoint: &str| endpoint.rsplit(':').next().and_then(|port| port.parse().ok());
     let first = fake.ports.ranks.first();
     let base = |of: fn(&super::RankPorts) -> &str| first.and_then(|ports| port(of(ports)));

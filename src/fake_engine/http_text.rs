@@ -50,7 +50,6 @@ fn token_of(word: &str) -> u32 {
 
 /// One header, one line a resident (block, tier, group), one end.
 pub(super) fn truth_lines(out: &mut String, rank: usize, cut: &Cut, settings: &FakeSettings) {
-    let writer = settings.writer();
     let blocks = cut.resident.len();
     let Cut { next_seq, life, pending, .. } = cut;
     let head = json!({
@@ -59,7 +58,7 @@ pub(super) fn truth_lines(out: &mut String, rank: usize, cut: &Cut, settings: &F
     let mut line = |value: &Value| writeln!(out, "{value}").expect("a String can be written");
     line(&head);
     for resident in &cut.resident {
-        let hash = writer.wire_hash(&whole(&resident.hash), &resident.tier);
+        let hash = settings.wire_hash(&whole(&resident.hash), &resident.tier);
         let group = resident.group.filter(|_| settings.engine.group());
         line(&json!({
             "hash": hex::encode(hash.as_bytes()),

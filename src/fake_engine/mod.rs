@@ -1,9 +1,9 @@
-//! SHELL around a pure core: wire-faithful models of vLLM and SGLang, for demonstrations, tests and
-//! bug reports.
+//! SHELL around a pure core: wire-faithful models of vLLM, SGLang and TensorRT-LLM, for
+//! demonstrations, tests and bug reports.
 //!
-//! Pure, without time, socket or task: [`cache`] (pool, eviction, copies, groups, host tier) and
-//! [`radix`] (a tree of pages), which of them in [`model`], [`engine`] (requests and steps),
-//! [`hash`], [`encode`] (bytes of each release), [`traffic`].
+//! Pure, without time, socket or task: [`cache`] (pool, eviction, copies, groups, host tier),
+//! [`radix`] (a tree of pages), [`drained`] (events that wait), which of them in [`model`],
+//! [`engine`] (requests and steps), [`hash`], [`encode`] (bytes of each release), [`traffic`].
 //! The shell is one task a rank, which owns engine and publisher, and an HTTP server that asks it.
 //! So a rank's cache and the seq it belongs to are always read together: `GET /truth`.
 //!
@@ -11,6 +11,7 @@
 
 pub mod cache;
 pub mod control;
+pub mod drained;
 pub mod encode;
 pub mod engine;
 pub mod hash;
@@ -95,14 +96,18 @@ pub async fn start(
     let mut asks = Vec::new();
     for number in 0..settings.dp {
         let rank = Rank::bind(&settings, number, clock).await?;
-        let (live, replay) = (rank.live().to_owned(), rank.replay().to_owned());
+        let (live, replay) = match settings.engine {
+            // All ranks are there; nothing is journaled.
+            Model::Drained(_) => (format!("http://{local}"), String::new()),
+            Model::Paged(_) | Model::Radix(_) => (rank.live().to_owned(), rank.replay().to_owned()),
+        };
         ranks.push(RankPorts { rank: number, live, replay });
         let (ask, ask_rx) = mpsc::channel(ASK_QUEUE);
         asks.push(ask);
         tasks.spawn(format!("fake rank {number}"), rank.run(ask_rx, tasks.stop_token()));
     }
     let ports = Ports { http: format!("http://{local}"), ranks };
-    let router = http::router(Arc::new(settings), ports.clone(), asks);
+    let router = http::router(Arc::new(settings), ports.clone(), asks, clock);
     let stop = tasks.stop_token();
     let plain = watch::channel(None).1;
     let service = Service::new(router, plain, HttpConfig::default(), stop);

@@ -6,6 +6,7 @@ use kvbridge_schemas::{BlockHash, Event, Tier};
 
 use super::{
     cache::{Cache, CacheSettings, Full, Resident},
+    drained::DrainedRelease,
     encode::{Encoder, Stray},
     radix::{Radix, RadixSettings, encode::RadixEncoder, release::RadixRelease},
     release::Release,
@@ -19,6 +20,8 @@ pub enum Model {
     Paged(Release),
     /// A tree of pages.
     Radix(RadixRelease),
+    /// A tree of pages whose events are taken and not published.
+    Drained(DrainedRelease),
 }
 
 impl Model {
@@ -27,6 +30,7 @@ impl Model {
         match self {
             Model::Paged(release) => release.replay_topic(),
             Model::Radix(release) => release.replay_topic(),
+            Model::Drained(_) => false,
         }
     }
 
@@ -34,13 +38,13 @@ impl Model {
     pub fn group(self) -> bool {
         match self {
             Model::Paged(release) => release.group(),
-            Model::Radix(_) => false,
+            Model::Radix(_) | Model::Drained(_) => false,
         }
     }
 
     /// Clears are published at once, the one at start included; else with the next step.
     pub fn clears_at_once(self) -> bool {
-        matches!(self, Model::Radix(_))
+        matches!(self, Model::Radix(_) | Model::Drained(_))
     }
 }
 
@@ -49,6 +53,7 @@ impl fmt::Display for Model {
         match self {
             Model::Paged(release) => release.fmt(f),
             Model::Radix(release) => release.fmt(f),
+            Model::Drained(release) => release.fmt(f),
         }
     }
 }

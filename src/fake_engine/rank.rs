@@ -1,9 +1,9 @@
 //! SHELL. One data-parallel rank: an engine, its publisher, and what is done to them.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use kvbridge_adapters_zmq::{Faults, Framing, ServeError, ServeSettings, Server};
+use kvbridge_adapters_zmq::{Faults, ServeError, ServeSettings, Server};
 use kvbridge_schemas::Event;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -14,6 +14,7 @@ use tracing::{debug, error};
 
 use super::{
     control::{Ask, Cut, Fault, Stats},
+    drained::Buffer,
     encode::{POISON, Stray},
     engine::{Engine, Finished, Request, Step},
     settings::FakeSettings,
@@ -29,7 +30,9 @@ pub(super) struct Rank {
     rank: u32,
     clock: Clock,
     engine: Engine,
+    /// None where events are taken and not published.
     server: Option<Server>,
+    buffer: Option<Buffer>,
     serve: ServeSettings,
     seq: u64,
     life: u64,
@@ -60,11 +63,16 @@ impl Rank {
         rank: u32,
         clock: Clock,
     ) -> Result<Rank, ServeError> {
-        let serve = serve_settings(settings, rank);
-        let server = Server::bind(serve.clone()).await?;
-        // A restart binds the ports that the first life was given.
-        let (live, replay) = (server.live().to_owned(), server.replay().to_owned());
-        let serve = ServeSettings { live, replay, ..serve };
+        let mut serve = settings.serve(rank);
+        let buffer = settings.buffer(rank);
+        let mut server = None;
+        if buffer.is_none() {
+            let bound = Server::bind(serve.clone()).await?;
+            // A restart binds the ports that the first life was given.
+            let (live, replay) = (bound.live().to_owned(), bound.replay().to_owned());
+            serve = ServeSettings { live, replay, ..serve };
+            server = Some(bound);
+        }
         let seed = settings.seed ^ u64::from(rank) << 32;
         let mut traffic = Traffic::new(settings.traffic.clone(), seed);
         let first = (settings.rps > 0.0).then(|| 1000.0 * traffic.gap_s(settings.rps));
@@ -73,7 +81,8 @@ impl Rank {
             settings: settings.clone(),
             rank,
             clock,
-            server: Some(server),
+            server,
+            buffer,
             serve,
             seq: 0,
             life: 0,
@@ -153,14 +162,21 @@ impl Rank {
         let strays = std::mem::take(&mut self.next.strays);
         let dropped = take_one(&mut self.next.dropped);
         let hole = take_one(&mut self.next.holes);
-        if take_one(&mut self.next.burnt) {
+        let burnt = take_one(&mut self.next.burnt);
+        if let Some(buffer) = &mut self.buffer {
+            buffer.push(events, &strays, dropped || burnt);
+            self.seq = buffer.next_id();
+            return;
+        }
+        if burnt {
             return;
         }
         let payload = if take_one(&mut self.next.poisoned) {
             Bytes::from_static(POISON)
         } else {
             let ts = self.frozen.unwrap_or_else(now_s);
-            self.settings.writer().batch(ts, events, &strays, Some(self.rank)).into()
+            let Some(writer) = self.settings.writer() else { return };
+            writer.batch(ts, events, &strays, Some(self.rank)).into()
         };
         let faults = &mut self.serve.faults;
         if dropped {
@@ -189,11 +205,16 @@ impl Rank {
                 self.waiters.insert(id, done);
             }
             Ask::Reset { put_back_running, done } => {
-                let emptied = self.engine.reset(put_back_running);
+                // An engine whose events are taken has no word for it, and no such path.
+                let emptied = self.buffer.is_none() && self.engine.reset(put_back_running);
                 self.say_clears();
                 tell(done, emptied);
             }
             Ask::Truth(done) => tell(done, self.cut()),
+            Ask::Requests(done) => tell(done, self.made_up + self.asked),
+            Ask::Drain(done) => {
+                tell(done, self.buffer.as_mut().map(Buffer::take).unwrap_or_default())
+            }
             Ask::Stats(done) => tell(done, self.stats()),
             Ask::Fault(fault, done) => {
                 debug!(rank = self.rank, ?fault, "fault");
@@ -230,7 +251,9 @@ impl Rank {
                     server.close().await;
                 }
                 self.new_life();
-                self.server = Some(Server::bind(self.serve.clone()).await?);
+                if self.buffer.is_none() {
+                    self.server = Some(Server::bind(self.serve.clone()).await?);
+                }
                 self.say_clears();
             }
             Fault::SilentRestart => {
@@ -254,7 +277,7 @@ impl Rank {
                 self.stall(true);
             }
             Fault::Clear => {
-                if !self.engine.reset(true) {
+                if self.buffer.is_some() || !self.engine.reset(true) {
                     return Err(FaultError::InUse);
                 }
                 let events = self.engine.flush();
@@ -299,6 +322,7 @@ impl Rank {
         self.life += 1;
         self.engine = self.settings.engine(self.life);
         self.seq = 0;
+        self.buffer = self.settings.buffer(self.rank);
         self.next = Next::default();
         self.serve.faults = Faults::default();
         self.frozen = None;
@@ -340,25 +364,6 @@ enum FaultError {
     InUse,
     #[error("there is no such member")]
     NoMember,
-}
-
-fn serve_settings(settings: &FakeSettings, rank: u32) -> ServeSettings {
-    let endpoint = |port: u16| {
-        let offset = if port == 0 { 0 } else { rank };
-        let host = match settings.host {
-            IpAddr::V4(host) => host.to_string(),
-            IpAddr::V6(host) => format!("[{host}]"),
-        };
-        format!("tcp://{host}:{}", u32::from(port) + offset)
-    };
-    ServeSettings {
-        live: endpoint(settings.publish_port),
-        replay: endpoint(settings.replay_port),
-        topic: settings.topic.clone(),
-        framing: if settings.engine.replay_topic() { Framing::WithTopic } else { Framing::Plain },
-        journal_count_max: settings.buffer_steps,
-        faults: Faults::default(),
-    }
 }
 
 fn pace(settings: &FakeSettings) -> Interval {

@@ -3,6 +3,7 @@
 use kvbridge_schemas::ExtraKey;
 
 use super::{
+    drained::hash::{Space, mixed, root, salt_number},
     hash::{Hash, HashKey, block_hash},
     radix::hash::{page_hash, salt_hash},
 };
@@ -30,6 +31,10 @@ pub enum Chain {
         /// Whether it does.
         salted: bool,
     },
+    /// 64 bits over (parent, tokens, namespace).
+    Mixed,
+    /// Over (parent, tokens), from the namespace's own start on.
+    Scoped,
 }
 
 impl From<Hash> for Chain {
@@ -92,6 +97,8 @@ impl Sequence {
                     let salt = self.namespace.salt.as_deref().filter(|_| *salted).map(salt_hash);
                     page_hash(parent.or(salt.as_ref()), tokens)
                 }
+                Chain::Mixed => mixed(parent, tokens, self.space()),
+                Chain::Scoped => page_hash(Some(parent.unwrap_or(&root(self.space()))), tokens),
             };
             self.hashes.push(hash);
         }
@@ -144,6 +151,11 @@ impl Sequence {
     pub(super) fn extra(&self, index: usize) -> Vec<ExtraKey> {
         let salt = self.namespace.salt.iter().filter(|_| index == 0);
         self.namespace.lora.iter().chain(salt).map(|text| ExtraKey::Text(text.clone())).collect()
+    }
+
+    fn space(&self) -> Space {
+        let lora = self.namespace.lora_id.and_then(|id| u64::try_from(id).ok());
+        Space { lora, salt: self.namespace.salt.as_deref().map(salt_number) }
     }
 
     fn keys(&self, index: usize) -> Vec<HashKey> {

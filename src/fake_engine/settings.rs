@@ -5,8 +5,12 @@ use std::{
     time::Duration,
 };
 
+use kvbridge_adapters_zmq::{Faults, Framing, ServeSettings};
+use kvbridge_schemas::{BlockHash, Tier};
+
 use super::{
     cache::CacheSettings,
+    drained::Buffer,
     encode::Encoder,
     engine::Engine,
     hash::{SEED_DEFAULT, none_hash},
@@ -50,8 +54,10 @@ pub struct FakeSettings {
     pub topic: String,
     /// Served model.
     pub model: String,
-    /// Batches kept for replay.
+    /// Batches kept for replay, or events that wait to be taken.
     pub buffer_steps: usize,
+    /// How long an answer waits for another event before it ends.
+    pub drain_wait: Duration,
     /// Requests a second that each rank makes up; 0 = none.
     pub rps: f64,
     /// Time of one step.
@@ -81,6 +87,7 @@ impl Default for FakeSettings {
             topic: String::new(),
             model: "fake".to_owned(),
             buffer_steps: 10_000,
+            drain_wait: Duration::from_secs(2),
             rps: 0.0,
             step: Duration::from_millis(5),
             seed: 0,
@@ -90,21 +97,60 @@ impl Default for FakeSettings {
 }
 
 impl FakeSettings {
-    pub(super) fn writer(&self) -> Writer {
+    /// How batches are written; nothing is where they are taken instead.
+    pub(super) fn writer(&self) -> Option<Writer> {
         match self.engine {
-            Model::Paged(release) => Writer::Paged(Encoder { release, bytes: self.bytes }),
-            Model::Radix(release) => Writer::Radix(RadixEncoder { release }),
+            Model::Paged(release) => Some(Writer::Paged(Encoder { release, bytes: self.bytes })),
+            Model::Radix(release) => Some(Writer::Radix(RadixEncoder { release })),
+            Model::Drained(_) => None,
+        }
+    }
+
+    /// What waits to be taken of a rank.
+    pub(super) fn buffer(&self, rank: u32) -> Option<Buffer> {
+        let Model::Drained(release) = self.engine else { return None };
+        let rank = (self.dp > 1).then_some(rank);
+        Some(Buffer::new(release, rank, self.blocks, self.buffer_steps))
+    }
+
+    /// A hash of the model as it goes out in an event of `tier`.
+    pub(super) fn wire_hash(&self, hash: &BlockHash, tier: &Tier) -> BlockHash {
+        match (self.engine, self.writer()) {
+            (Model::Drained(release), _) => release.wire_hash(hash),
+            (_, Some(writer)) => writer.wire_hash(hash, tier),
+            (_, None) => hash.clone(),
+        }
+    }
+
+    /// The sockets of a rank.
+    pub(super) fn serve(&self, rank: u32) -> ServeSettings {
+        let endpoint = |port: u16| {
+            let offset = if port == 0 { 0 } else { rank };
+            let host = match self.host {
+                IpAddr::V4(host) => host.to_string(),
+                IpAddr::V6(host) => format!("[{host}]"),
+            };
+            format!("tcp://{host}:{}", u32::from(port) + offset)
+        };
+        ServeSettings {
+            live: endpoint(self.publish_port),
+            replay: endpoint(self.replay_port),
+            topic: self.topic.clone(),
+            framing: if self.engine.replay_topic() { Framing::WithTopic } else { Framing::Plain },
+            journal_count_max: self.buffer_steps,
+            faults: Faults::default(),
         }
     }
 
     /// The engine of a life.
     pub(super) fn engine(&self, life: u64) -> Engine {
+        let pages = RadixSettings { pages: self.blocks, page_size: self.block_size };
         let release = match self.engine {
             Model::Paged(release) => release,
             Model::Radix(release) => {
-                let settings = RadixSettings { pages: self.blocks, page_size: self.block_size };
-                return Engine::new(settings, Chain::Plain { salted: release.salt() }, false);
+                return Engine::new(pages, Chain::Plain { salted: release.salt() }, false);
             }
+            Model::Drained(release) => return Engine::new(pages, release.chain(), false),
         };
         let seed = match &self.hash_seed {
             Some(seed) => seed.clone(),

@@ -108,7 +108,9 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let sources = Arc::default();
     let clock = Clock::start();
     let bus = Arc::new(crate::bus::Embedded::new(fleet.events_sender()));
-    let pipeline = Pipeline { fleet: Arc::clone(&fleet), index, writers, sources, bus, clock };
+    let drains = Arc::default();
+    let fleet_of = Arc::clone(&fleet);
+    let pipeline = Pipeline { fleet: fleet_of, index, writers, sources, bus, drains, clock };
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {

@@ -185,6 +185,10 @@ impl Driver {
                 event = self.source.next(), if !self.source_ended && !self.halted => match event {
                     Some(Delivery::Event(event)) => self.received(event),
                     Some(Delivery::Records { attempt, records }) => self.records(attempt, records),
+                    Some(Delivery::Figures(told)) => {
+                        self.signs.set_figures(told.pool_blocks, told.request_count);
+                        continue;
+                    }
                     None => {
                         self.source_ended = true;
                         error!(replica = %self.key, "source ended");

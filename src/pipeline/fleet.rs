@@ -66,17 +66,22 @@ pub struct Signs {
     replay_unusable: AtomicBool,
     /// 0 = not known.
     pool_blocks: AtomicU64,
+    /// The engine is not believed.
+    pool_is_configured: bool,
     requests: AtomicU64,
 }
 
 impl Signs {
     /// Nothing noted of a replica with that pool.
     pub fn new(pool_blocks: Option<u64>) -> Signs {
-        Signs { pool_blocks: AtomicU64::new(pool_blocks.unwrap_or(0)), ..Signs::default() }
+        let pool_is_configured = pool_blocks.is_some();
+        let pool_blocks = AtomicU64::new(pool_blocks.unwrap_or(0));
+        Signs { pool_blocks, pool_is_configured, ..Signs::default() }
     }
 
-    /// What the engine's metrics say; absent = as before.
+    /// What the engine says, in its metrics or its events; absent = as before.
     pub(crate) fn set_figures(&self, pool_blocks: Option<u64>, request_count: Option<u64>) {
+        let pool_blocks = pool_blocks.filter(|_| !self.pool_is_configured);
         for (known, told) in [(&self.pool_blocks, pool_blocks), (&self.requests, request_count)] {
             if let Some(told) = told {
                 known.store(told, Ordering::Relaxed);

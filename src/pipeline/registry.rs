@@ -1,17 +1,21 @@
 //! The only place that names engines: which are built in, how their frames decode, and how one of
 //! their sources is opened.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use kvbridge_adapters_api::{Batch, EngineMetrics, Removal, Source};
+use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, Removal, Source};
 use kvbridge_adapters_msgpack::{Decoded, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 use kvbridge_schemas::{EngineKind, Projection};
 
 use super::published::{self, DecodeMessage, Engine, Message};
 use crate::{
-    config::{Config, Limits, SourceConfig},
+    config::{self, Config, Limits, SourceConfig, limits},
     view::ViewSettings,
+    web_client,
 };
 
 const ENGINES: &[&str] = &[
@@ -19,6 +23,8 @@ const ENGINES: &[&str] = &[
     "vllm",
     #[cfg(feature = "sglang")]
     "sglang",
+    #[cfg(feature = "trtllm")]
+    "trtllm",
 ];
 
 /// The engines of this build, by the name that configuration, flags and envelopes use.
@@ -60,6 +66,35 @@ fn sglang(limits: DecodeLimits, ignore_tags: Vec<String>) -> DecodeMessage {
     Box::new(move |message| decode(&decoder, message.topic, message.seq_frame, message.payload))
 }
 
+/// Whether an engine publishes nothing and is asked for its events.
+pub fn is_polled(engine: &EngineKind) -> bool {
+    polled(engine).is_some()
+}
+
+/// What an engine that is asked differs in.
+struct Polled {
+    capabilities: fn() -> Capabilities,
+    projection: Projection,
+}
+
+fn polled(engine: &EngineKind) -> Option<Polled> {
+    match engine {
+        #[cfg(feature = "trtllm")]
+        EngineKind::Trtllm => Some(Polled {
+            capabilities: kvbridge_adapters_trtllm::capabilities,
+            projection: Projection::First8,
+        }),
+        _ => None,
+    }
+}
+
+/// The engines that are asked, by address: all ranks of one have one reader.
+#[derive(Debug, Default)]
+pub struct Drains {
+    #[cfg(feature = "trtllm")]
+    by_url: Mutex<BTreeMap<String, Arc<kvbridge_adapters_trtllm::Poller>>>,
+}
+
 /// One live message, as far as it could be read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoding {
@@ -80,9 +115,9 @@ pub fn decode(engine: &EngineKind, frames: &[Vec<u8>]) -> Decoding {
 
 /// Decodes one message without any memory of others.
 pub fn decode_message(engine: &EngineKind, message: &Message<'_>) -> Decoding {
-    let Some(built) = built(engine) else {
-        let fault = format!("engine {} is not part of this build", engine.as_str());
-        return Decoding { batch: None, faults: vec![fault] };
+    let built = match published(engine) {
+        Ok(built) => built,
+        Err(error) => return Decoding { batch: None, faults: vec![error.to_string()] },
     };
     let mut decode = (built.decode)(DecodeLimits::default(), Vec::new());
     match decode(message) {
@@ -109,7 +144,7 @@ pub struct Opened {
 }
 
 /// Why a source was not opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The engine is not part of this build.
     #[error("engine {engine} is not part of this build")]
@@ -117,19 +152,98 @@ pub enum OpenError {
         /// Its name.
         engine: String,
     },
+    /// The engine publishes nothing: there are no frames to look at.
+    #[error("engine {engine} is asked for its events and publishes no frames")]
+    NotPublished {
+        /// Its name.
+        engine: String,
+    },
+    /// What asks it could not be made.
+    #[error("cannot ask {url}")]
+    Client {
+        /// Where.
+        url: String,
+        /// Why.
+        source: reqwest::Error,
+    },
 }
 
 /// What a removal of that engine takes away: whoever folds its events elsewhere must know it too.
 pub fn removal(engine: &EngineKind) -> Removal {
+    if let Some(polled) = polled(engine) {
+        return (polled.capabilities)().removal;
+    }
     // An engine that this version cannot read can still be published by a newer one. Counting
     // copies errs towards blocks that are gone, which the view then finds out.
     built(engine).map_or(Removal::PerCopy, |built| (built.capabilities)(false, false).removal)
 }
 
 /// Opens a replica's source: it begins to connect. Must be called inside a tokio runtime.
-pub fn open(source: &SourceConfig, config: &Config) -> Result<Opened, OpenError> {
-    let engine = built(&source.engine).ok_or_else(|| not_built(&source.engine))?;
+pub fn open(source: &SourceConfig, config: &Config, drains: &Drains) -> Result<Opened, OpenError> {
+    if let (Some(engine), Some(at)) = (polled(&source.engine), &source.polled) {
+        let counters = Arc::new(Counters::default());
+        let view = ViewSettings {
+            projection: engine.projection,
+            removal: (engine.capabilities)().removal,
+            orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+        };
+        let rank = source.replica.rank;
+        let source = drains.open(at, rank, &config.limits, Arc::clone(&counters))?;
+        return Ok(Opened { source, view, counters });
+    }
+    let engine = published(&source.engine)?;
     Ok(published::open(&engine, source, config))
+}
+
+impl Drains {
+    #[cfg(feature = "trtllm")]
+    fn open(
+        &self,
+        at: &config::Polled,
+        rank: u32,
+        limits: &Limits,
+        counters: Arc<Counters>,
+    ) -> Result<Box<dyn Source>, OpenError> {
+        use kvbridge_adapters_trtllm::{PollSettings, Poller};
+        let url = at.url.clone();
+        let client = web_client::builder([url.as_str()])
+            .read_timeout(limits::POLL_READ_DEADLINE)
+            .connect_timeout(limits::POLL_CONNECT_DEADLINE)
+            .build()
+            .map_err(|source| OpenError::Client { url: url.clone(), source })?;
+        let settings = PollSettings {
+            url: url.clone(),
+            client,
+            pace: limits::POLL_EVERY,
+            retry_first: limits.reconnect_min,
+            retry_max: limits.reconnect_max,
+            first_rank: at.first_rank,
+            rank_count: at.rank_count,
+        };
+        let mut by_url = self.by_url.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = by_url.remove(&url);
+        let poller = match known {
+            Some(poller) if poller.reads(at.first_rank, at.rank_count) => poller,
+            // It goes on until its last answer is read, and two at a time would rob each other.
+            before => Poller::after(settings, before),
+        };
+        let queue = usize::try_from(limits.source_queue_batches).unwrap_or(usize::MAX);
+        let source = poller.open(rank, queue, counters);
+        by_url.insert(url, poller);
+        Ok(Box::new(source))
+    }
+
+    #[cfg(not(feature = "trtllm"))]
+    #[expect(clippy::unused_self, clippy::needless_pass_by_value, reason = "nobody to ask")]
+    fn open(
+        &self,
+        at: &config::Polled,
+        _: u32,
+        _: &Limits,
+        _: Arc<Counters>,
+    ) -> Result<Box<dyn Source>, OpenError> {
+        Err(OpenError::NotBuilt { engine: at.url.clone() })
+    }
 }
 
 /// The live subscription alone, for looking at an engine's frames.
@@ -137,12 +251,17 @@ pub fn subscription(
     config: &SourceConfig,
     limits: &Limits,
 ) -> Result<SubscribeSettings, OpenError> {
-    built(&config.engine).ok_or_else(|| not_built(&config.engine))?;
+    published(&config.engine)?;
     Ok(published::subscription(config, limits))
 }
 
-fn not_built(engine: &EngineKind) -> OpenError {
-    OpenError::NotBuilt { engine: engine.as_str().to_owned() }
+fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
+    let name = || engine.as_str().to_owned();
+    match built(engine) {
+        Some(built) => Ok(built),
+        None if is_polled(engine) => Err(OpenError::NotPublished { engine: name() }),
+        None => Err(OpenError::NotBuilt { engine: name() }),
+    }
 }
 
 /// What the text of an engine's metrics says of one rank.

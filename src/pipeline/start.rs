@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::{
     Driver, DriverParts, Fleet, FleetEvent, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus,
     Signs, Tasks,
-    registry::{self, OpenError, Opened},
+    registry::{self, Drains, OpenError, Opened},
 };
 use crate::{
     bus::{
@@ -50,6 +50,8 @@ pub struct Pipeline {
     pub sources: Arc<Mutex<Vec<(ReplicaKey, SourceMetrics)>>>,
     /// Where envelopes travel.
     pub bus: SharedBus,
+    /// Engines that are asked.
+    pub drains: Arc<Drains>,
     /// Time.
     pub clock: Clock,
 }
@@ -102,10 +104,11 @@ pub async fn start(
         BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
         BusConfig::Zmq(zmq) => {
             let publishes = !config.sources.is_empty();
-            Arc::new(ZmqBus::start(zmq, publishes, &fleet, tasks).await?)
+            Arc::new(ZmqBus::start(zmq, publishes, &fleet, clock, tasks).await?)
         }
     };
-    let pipeline = Pipeline { fleet, index, writers, sources: Arc::default(), bus, clock };
+    let (sources, drains) = (Arc::default(), Arc::default());
+    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, clock };
     let terms = Terms { config, state, floor: Epoch(0) };
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
@@ -158,7 +161,7 @@ impl Pipeline {
         let tail = self.bus.tail(&key);
         // The log knows lives that no checkpoint may know: none of them is begun again.
         let floor = floor.max(tail.as_ref().map_or(Epoch(0), |tail| tail.cursor.epoch));
-        let opened = registry::open(source, config)
+        let opened = registry::open(source, config, &self.drains)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         let fold = fold(source, &opened);
         let mut kept = match state {

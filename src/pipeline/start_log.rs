@@ -35,10 +35,10 @@ impl Pipeline {
         }
         let metrics = BusLogMetrics::register(&key);
         let life = self.bus.life(replica, content(source), at);
-        let log = LogWriter::new(lane, self.bus.writer(&key)?, full, metrics);
+        let log = LogWriter::new(lane, self.bus.writer(&key)?, full, metrics, bridge);
         let Some(life) = life else { return Some(log) };
         life.restore(digests);
-        Some(log.with_life(life, bridge))
+        Some(log.with_life(life))
     }
 }
 

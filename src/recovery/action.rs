@@ -100,6 +100,8 @@ pub enum TrustReason {
     ParkingOverflow,
     /// The snapshot did not carry all that the engine knows.
     PartialSnapshot,
+    /// The engine lets blocks go without a word.
+    Unannounced,
     /// The engine flushed; tiers outside the flush are unknown.
     Flushed,
     /// The replica was given up to keep the process within its limits.
@@ -114,7 +116,7 @@ pub enum TrustReason {
 
 impl TrustReason {
     /// Every reason.
-    pub const ALL: [TrustReason; 21] = [
+    pub const ALL: [TrustReason; 22] = [
         TrustReason::Contiguous,
         TrustReason::JoinedLate,
         TrustReason::Joining,
@@ -133,6 +135,7 @@ impl TrustReason {
         TrustReason::PartialSnapshot,
         TrustReason::Flushed,
         TrustReason::OverLimit,
+        TrustReason::Unannounced,
         TrustReason::BridgeSilent,
         TrustReason::CatchingUp,
         TrustReason::Upstream,
@@ -162,6 +165,7 @@ impl TrustReason {
             TrustReason::Anomaly => "anomaly",
             TrustReason::ParkingOverflow => "parking_overflow",
             TrustReason::PartialSnapshot => "partial_snapshot",
+            TrustReason::Unannounced => "unannounced",
             TrustReason::Flushed => "flushed",
             TrustReason::OverLimit => "over_limit",
             TrustReason::BridgeSilent => "bridge_silent",

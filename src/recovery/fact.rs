@@ -37,7 +37,7 @@ pub enum Fact {
         /// How many.
         count: u64,
     },
-    /// Our own queue dropped batches.
+    /// Our own queue dropped batches, or the source knows that some are missing.
     Overflowed,
     /// The buffer of live batches was full while a replay or snapshot was open.
     HeldFull,
@@ -97,8 +97,10 @@ pub enum Fact {
     ParkingOverflow,
     /// An operator asked for a return to a proven state.
     ResyncAsked,
-    /// The engine's start time changed.
+    /// The engine's start time changed, or the source saw a new process.
     Restarted,
+    /// The engine lets blocks go without a word.
+    Unannounced,
     /// The view was given up to keep the process within its limits.
     OverLimit,
     /// A view that was given up may be learnt again.
@@ -161,6 +163,7 @@ impl Fact {
             Fact::ParkingOverflow => "parking_overflow",
             Fact::ResyncAsked => "resync_asked",
             Fact::Restarted => "restarted",
+            Fact::Unannounced => "unannounced",
             Fact::OverLimit => "over_limit",
             Fact::Released => "released",
             Fact::BridgeSilent => "bridge_silent",

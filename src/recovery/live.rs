@@ -13,6 +13,7 @@ use super::{
 
 impl Recovery {
     pub(super) fn attach(&mut self, cx: &mut Cx<'_>) {
+        self.unannounced = false;
         if let Phase::Shed { attached } = &mut self.phase {
             *attached = true;
             return;

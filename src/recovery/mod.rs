@@ -124,6 +124,8 @@ pub struct Recovery {
     births: VecDeque<Tick>,
     quarantine_until: Option<Tick>,
     quarantine_ms: u64,
+    /// The engine lets blocks go without a word.
+    unannounced: bool,
     /// Whoever writes a log from this view lacks batches from here on: the next look brings them.
     look_from: Option<Seq>,
     vouched: Vouched,
@@ -180,6 +182,7 @@ impl Recovery {
             births: VecDeque::new(),
             quarantine_until: None,
             quarantine_ms,
+            unannounced: false,
             look_from: None,
             vouched: Vouched::default(),
             snapshot_failed: false,
@@ -259,6 +262,10 @@ impl Recovery {
             SourceEvent::Restarted => {
                 cx.record(Fact::Restarted);
                 self.new_epoch(cx, None, None);
+            }
+            SourceEvent::Unannounced => {
+                cx.record(Fact::Unannounced);
+                self.unannounced = true;
             }
         }
     }

@@ -89,7 +89,8 @@ impl Recovery {
                 (trust, reason)
             }
         };
-        match self.cap.stores {
+        let unannounced = self.unannounced.then_some(TrustReason::Unannounced);
+        match self.cap.stores.or(unannounced) {
             Some(cap) if trust.device == Trust::Exact || trust.host == Trust::Exact => {
                 (trust.min(TierTrust::all(Trust::LowerBound)), cap)
             }

@@ -147,11 +147,16 @@ impl Lane {
 
     /// There was no room for these: they are as good as lost, and the log ends before them.
     pub fn left_out(&mut self, messages: impl IntoIterator<Item = Outgoing>) {
-        let Some(first) = messages.into_iter().next() else { return };
+        let mut messages = messages.into_iter().peekable();
+        let Some(first) = messages.peek() else { return };
         let (epoch, next_seq) = (first.envelope.epoch, first.envelope.seq);
         self.log = Some(Cursor { epoch, next_seq });
         self.digests.retain(|(seq, _)| *seq < next_seq);
         self.left_out = true;
+        // Readers were not told to drop what they hold.
+        self.doubted |= messages.any(|message| {
+            message.envelope.events.iter().any(|event| matches!(event, Event::Reset(_)))
+        });
     }
 
     /// Whether the log is behind by something that was left out.
@@ -213,9 +218,10 @@ impl Lane {
         }
         let next = match self.log {
             Some(log) if log.epoch == cursor.epoch => log.next_seq,
-            Some(log) if log.epoch > cursor.epoch => return,
+            Some(log) if log.epoch > cursor.epoch => return self.left_out = false,
             Some(_) | None if self.left_out && cursor.next_seq > Seq(0) => self.begin(cursor.epoch),
-            Some(_) | None => return,
+            // The first batch of that life says all there is to say.
+            Some(_) | None => return self.left_out = false,
         };
         if cursor.next_seq > next {
             let cause = self.cause_of_hole(next);

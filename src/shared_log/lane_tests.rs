@@ -140,6 +140,32 @@ fn what_had_no_room_is_covered_when_there_is() {
 }
 
 #[test]
+fn a_reset_that_had_no_room_is_still_owed() {
+    let mut lane = lane();
+    apply(&mut lane, 0..3);
+    lane.cleared();
+    let mut out = Vec::new();
+    lane.settled(Cursor { epoch: Epoch(1), next_seq: Seq(3) }, Trust::Exact, &mut out);
+    assert_eq!(show(&out), "3+1 unproven");
+    lane.left_out(out);
+    assert_eq!(settle(&mut lane, 3), "3+1 unproven");
+}
+
+#[test]
+fn a_life_without_a_batch_owes_nothing_for_what_had_no_room() {
+    for epoch in [0, 2] {
+        let mut lane = lane();
+        let mut out = Vec::new();
+        lane.applied(batch(1, 0, 1), &mut out);
+        lane.left_out(out);
+        let mut out = Vec::new();
+        let cursor = Cursor { epoch: Epoch(epoch), next_seq: Seq(0) };
+        lane.settled(cursor, Trust::LowerBound, &mut out);
+        assert_eq!((show(&out), lane.is_behind()), (String::new(), false));
+    }
+}
+
+#[test]
 fn a_log_of_somebody_is_gone_on_with_where_it_ends() {
     let mut lane = lane();
     lane.go_on(Cursor { epoch: Epoch(1), next_seq: Seq(5) }, []);

@@ -135,6 +135,7 @@ fn level(fact: Fact) -> Level {
         | Fact::Flushed
         | Fact::ResyncAsked
         | Fact::Restarted
+        | Fact::Unannounced
         | Fact::Released
         | Fact::Vouched
         | Fact::Refetched => Level::Info,

@@ -19,28 +19,28 @@ use crate::{
 };
 
 /// No test waits longer for one thing.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-const STREAM: &str = "KVHINTS_fake";
-const KEY: &str = "fake.i=3A1.0";
+pub(crate) const STREAM: &str = "KVHINTS_fake";
+pub(crate) const KEY: &str = "fake.i=3A1.0";
 
 pub(crate) struct World {
     pub(crate) server: Server,
     fake: Running,
-    fake_url: String,
-    ports: (String, String),
-    client: reqwest::Client,
+    pub(crate) fake_url: String,
+    pub(crate) ports: (String, String),
+    pub(crate) client: reqwest::Client,
     /// The server has the users of `kvbridge bus permissions`.
     has_users: bool,
 }
 
 /// A kvbridge of this world.
 pub(crate) struct Program {
-    running: Running,
-    url: String,
+    pub(crate) running: Running,
+    pub(crate) url: String,
 }
 
 /// As the user of a role.
@@ -51,7 +51,7 @@ pub(crate) fn as_user(command: &mut Command, role: &str) {
 }
 
 impl World {
-    fn start(name: &str) -> World {
+    pub(crate) fn start(name: &str) -> World {
         World::on(Server::started(name), false)
     }
 
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    fn command(&self, snapshots: &str, role: &str) -> Command {
+    pub(crate) fn command(&self, snapshots: &str, role: &str) -> Command {
         let mut command = kvbridge();
         if self.has_users {
             as_user(&mut command, role);
@@ -111,14 +111,14 @@ impl World {
         self.fault(json!({"fault": "burst", "count": count})).await;
     }
 
-    async fn text(&self, url: &str) -> String {
+    pub(crate) async fn text(&self, url: &str) -> String {
         match self.client.get(url).send().await {
             Ok(answer) => answer.text().await.unwrap(),
             Err(error) => error.to_string(),
         }
     }
 
-    async fn status(&self, of: &Program) -> Value {
+    pub(crate) async fn status(&self, of: &Program) -> Value {
         let text = self.text(&format!("{}/v1/replicas/{KEY}", of.url)).await;
         serde_json::from_str(&text).unwrap_or_default()
     }
@@ -146,7 +146,7 @@ impl World {
     }
 
     /// How often a fact was recorded.
-    async fn fact(&self, of: &Program, fact: &str) -> u64 {
+    pub(crate) async fn fact(&self, of: &Program, fact: &str) -> u64 {
         let text = self.text(&format!("{}/metrics", of.url)).await;
         let named = format!("fact=\"{fact}\"");
         let line = text
@@ -155,7 +155,7 @@ impl World {
         line.map_or(0, |line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
     }
 
-    async fn metric(&self, of: &Program, name: &str) -> u64 {
+    pub(crate) async fn metric(&self, of: &Program, name: &str) -> u64 {
         let text = self.text(&format!("{}/metrics", of.url)).await;
         let line = text.lines().find(|line| line.starts_with(name));
         line.map_or(0, |line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
@@ -180,7 +180,7 @@ impl World {
 }
 
 impl Program {
-    fn start(mut command: Command) -> Program {
+    pub(crate) fn start(mut command: Command) -> Program {
         let mut running = Running::start(&mut command);
         let url = running.line().split_once(" on ").unwrap().1.to_owned();
         Program { running, url }

@@ -13,6 +13,7 @@ use kvbridge::{
     clock::Clock,
     pipeline::Tasks,
     schemas::{Cursor, Epoch, Seq, codec, subject},
+    telemetry,
 };
 use tokio::sync::mpsc;
 
@@ -99,7 +100,9 @@ impl Reader {
                 // No bridge speaks here.
                 Delivery::Event(SourceEvent::Upstream(_)) => (),
                 Delivery::Event(event) => return event,
-                Delivery::Records { .. } => panic!("nobody asked for a snapshot"),
+                Delivery::Records { .. } | Delivery::Figures(_) => {
+                    panic!("nobody asked for a snapshot")
+                }
             }
         }
     }
@@ -214,5 +217,76 @@ async fn what_is_gone_is_told_by_the_numbers_of_the_stream() {
     assert_eq!(late.replay(0).await, (vec![], vec![], AnswerPart::End));
     world.store(0, [20, 21]).await;
     assert_eq!(late.next().await, "20");
+    world.end().await;
+}
+
+/// `{"deep": [1, {"er": nil}]}` under a name that no version knows.
+const MORE: &[u8] = b"\xa4more\x81\xa4deep\x92\x01\x81\xa2er\xc0";
+
+/// What follows a name in a message of ours.
+fn behind(message: &[u8], name: &[u8]) -> usize {
+    message.windows(name.len()).position(|at| at == name).unwrap() + name.len()
+}
+
+/// One more field in the map that begins there.
+fn with_more(message: &mut Vec<u8>, at: usize) {
+    assert!((0x80..0x8f).contains(&message[at]), "a short map");
+    message[at] += 1;
+    message.splice(at + 1..=at, MORE.iter().copied());
+}
+
+/// A later minor version adds fields and words: this reader has all that it knows of them.
+#[tokio::test]
+async fn a_newer_minor_schema_is_read_by_who_does_not_know_it() {
+    let world = World::start("reader-minor").await;
+    let mut reader = world.source(0).await;
+    let mut fields = codec::encode_msgpack(&*outgoing(0, 0, 4).envelope);
+    for map in [&b"\xa7replica"[..], b"\xa6engine", b"\xa4hash", b"\xa6events\x91"] {
+        let at = behind(&fields, map);
+        with_more(&mut fields, at);
+    }
+    with_more(&mut fields, 0);
+    let mut word = codec::encode_msgpack(&*outgoing(0, 1, 4).envelope);
+    let at = behind(&word, b"\xa6events");
+    word.splice(at..=at, *b"\x92\x82\xa4type\xa6folded\xa3how\x81\xa3far\x01");
+    for (seq, body) in [(0, fields), (1, word)] {
+        world.send(0, headers(7, seq), body).await.await.unwrap();
+    }
+    world.store(0, [2]).await;
+    let known = outgoing(0, 0, 4).envelope.events.clone();
+    for (seq, loss) in [(0, Loss::Nothing), (1, Loss::MayRemove), (2, Loss::Nothing)] {
+        let SourceEvent::Live(batch) = reader.event().await else { panic!("not {seq}") };
+        assert_eq!((batch.seq, batch.loss), (Seq(seq), loss));
+        assert!(batch.events.ends_with(&known), "what is known of {seq} is as it was");
+    }
+    world.end().await;
+}
+
+/// Refused by its name, with a place of its own; the messages around it and the other replica are
+/// read.
+#[tokio::test]
+async fn a_newer_major_schema_is_refused_by_name_and_hurts_nobody() {
+    let metrics = telemetry::install_metrics().unwrap();
+    let world = World::start("reader-major").await;
+    let (mut reader, mut other) = (world.source(0).await, world.source(1).await);
+    let mut same_shape = codec::encode_msgpack(&*outgoing(0, 1, 4).envelope);
+    let version = behind(&same_shape, b"\xa1v");
+    assert_eq!(std::mem::replace(&mut same_shape[version], 2), 1);
+    let other_shape = b"\x83\xa1v\x02\xa7replica\x09\xa3seq\xa1x".to_vec();
+    world.store(0, [0]).await;
+    for (seq, body) in [(1, same_shape), (2, other_shape)] {
+        world.send(0, headers(7, seq), body).await.await.unwrap();
+    }
+    world.store(0, [3]).await;
+    world.store(1, [0, 1]).await;
+    for expected in ["0", "1!", "2!", "3"] {
+        assert_eq!(reader.next().await, expected);
+    }
+    for expected in ["0", "1"] {
+        assert_eq!(other.next().await, expected);
+    }
+    let text = metrics.render();
+    let refused = text.lines().find(|line| line.contains("schema_too_new")).unwrap();
+    assert!(refused.contains("org=2Fm.h=3A1.0") && refused.ends_with(" 2"), "{refused}");
     world.end().await;
 }

@@ -101,6 +101,11 @@ impl Server {
         &self.dir
     }
 
+    pub(crate) fn signal(&self, signal: &str) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }

@@ -22,6 +22,8 @@ pub(crate) struct Client {
 pub(crate) struct Replay {
     pub(crate) first: u64,
     pub(crate) seqs: Vec<u64>,
+    /// What it says of trust, and where.
+    pub(crate) said: Vec<(u64, String)>,
 }
 
 #[derive(Debug)]
@@ -89,7 +91,8 @@ impl Client {
         let answer =
             self.command(&json!({"cmd": "replay", "key": key, "epoch": epoch, "first": first}));
         let seqs = serde_json::from_value(answer["seqs"].clone()).unwrap();
-        Replay { first: answer["first"].as_u64().unwrap(), seqs }
+        let said = serde_json::from_value(answer["said"].clone()).unwrap();
+        Replay { first: answer["first"].as_u64().unwrap(), seqs, said }
     }
 
     pub(crate) fn snapshot(&mut self, key: &str) -> Snapshot {

@@ -170,24 +170,49 @@ impl World {
         panic!("index is not {what}: {last}, bridge {}", self.replica(&self.bridge).await)
     }
 
+    /// Where the engine is when it has said all that it did.
+    async fn engine_seq(&self) -> u64 {
+        loop {
+            let (head, _) = self.truth().await;
+            if head["pending"] == false {
+                return head["next_seq"].as_u64().unwrap();
+            }
+        }
+    }
+
+    /// What the index holds at that seq.
+    async fn held(&self, next_seq: u64, trust: &str) -> BTreeSet<Block> {
+        let url = format!("{}/v1/replicas/{KEY}/snapshot", self.index.url);
+        let (header, held) = lines(&self.get(&url).await.unwrap());
+        assert_eq!((&header["resume_seq"], &header["trust"]), (&json!(next_seq), &json!(trust)));
+        held
+    }
+
+    /// The index is a lower bound at the engine's seq, and holds nothing that the engine has not.
+    pub(crate) async fn is_lower_bound(&self, reason: &str) {
+        let next_seq = self.engine_seq().await;
+        self.until(&format!("a lower bound at {next_seq}"), |status| {
+            (&status["trust"], &status["reason"]) == (&json!("lower_bound"), &json!(reason))
+                && status["next_seq"] == next_seq
+        })
+        .await;
+        let place = |(hash, tier, group, _): &Block| (hash.clone(), tier.clone(), *group);
+        let real: BTreeSet<_> = self.truth().await.1.iter().map(place).collect();
+        let held = self.held(next_seq, "lower_bound").await;
+        let ghosts: Vec<_> = held.iter().filter(|block| !real.contains(&place(block))).collect();
+        assert!(ghosts.is_empty(), "{ghosts:?}");
+    }
+
     /// The index is exact at the engine's seq, with the very blocks and their copies.
     pub(crate) async fn is_true(&self) -> Value {
-        let mut next_seq = 0;
-        let mut pending = true;
-        while pending {
-            let (head, _) = self.truth().await;
-            pending = head["pending"].as_bool().unwrap();
-            next_seq = head["next_seq"].as_u64().unwrap();
-        }
+        let next_seq = self.engine_seq().await;
         let status = self
             .until(&format!("exact at {next_seq}"), |status| {
                 status["trust"] == "exact" && status["next_seq"] == next_seq
             })
             .await;
         let (_, truth) = self.truth().await;
-        let url = format!("{}/v1/replicas/{KEY}/snapshot", self.index.url);
-        let (header, held) = lines(&self.get(&url).await.unwrap());
-        assert_eq!((&header["resume_seq"], &header["trust"]), (&json!(next_seq), &json!("exact")));
+        let held = self.held(next_seq, "exact").await;
         let ghosts: Vec<_> = held.difference(&truth).take(3).collect();
         let missing: Vec<_> = truth.difference(&held).take(3).collect();
         assert!(ghosts.is_empty() && missing.is_empty(), "ghosts {ghosts:?}, missing {missing:?}");

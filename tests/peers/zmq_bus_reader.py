@@ -10,9 +10,10 @@ Commands on stdin, one JSON object a line; each is answered by one line on stdou
   {"cmd":"subscribe","live":L,"key":K}
   {"cmd":"heartbeat"}                              -> {"status":{...}}
   {"cmd":"live","count":N}                         -> {"epoch":E,"seqs":[...]}
-  {"cmd":"replay","key":K,"epoch":E,"first":S}     -> {"first":F,"next":N,"seqs":[...]}
+  {"cmd":"replay","key":K,"epoch":E,"first":S}     -> {"first":F,"next":N,"seqs":[...],"said":[[S,T],...]}
   {"cmd":"snapshot","key":K}                       -> {"epoch":E,"promised":N,"records":N}
 
+Envelopes that cover no seq are not among `seqs`; `said` is what they say of trust, and where.
 What does not come within 30 s ends the process.
 """
 
@@ -83,27 +84,33 @@ class Client:
 
     def live(self, count):
         epochs, seqs = set(), []
-        for _ in range(count):
+        while len(seqs) < count:
             seq, epoch, envelope = self.next(self.hints)
             assert (envelope["seq"], envelope["epoch"]) == (seq, epoch)
             epochs.add(epoch)
-            seqs.append(seq)
+            if envelope["span"] > 0:
+                seqs.append(seq)
         (epoch,) = epochs
         return epoch, seqs
 
     def replay(self, key, epoch, first):
-        seqs, after = [], 0
+        seqs, said, after = [], [], 0
         while True:
             word, *parts = self.ask(b"replay", key, number(epoch), number(first), number(after))
             assert word == b"replay", word
             life, oldest, behind, after, *messages = parts
             for seq, payload in zip(messages[::2], messages[1::2]):
-                assert msgpack(payload)["seq"] == value(seq)
-                seqs.append(value(seq))
+                envelope, last = msgpack(payload), value(seq)
+                assert envelope["seq"] == last
+                if envelope["span"] > 0:
+                    seqs.append(last)
+                else:
+                    said.extend([last, event["trust"]] for event in envelope["events"])
             after = value(after)
             if after == 0:
-                return {"first": value(oldest), "next": value(behind), "seqs": seqs}
-            epoch, first = value(life), seqs[-1]
+                numbers = {"first": value(oldest), "next": value(behind)}
+                return {**numbers, "seqs": seqs, "said": said}
+            epoch, first = value(life), last
 
     def snapshot(self, key):
         word, name, header = self.ask(b"snapshot", key)

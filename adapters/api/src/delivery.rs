@@ -2,7 +2,7 @@
 
 use kvbridge_schemas::SnapshotRecord;
 
-use crate::{Attempt, SourceEvent};
+use crate::{Attempt, EngineMetrics, SourceEvent};
 
 /// One thing that a source delivers.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub enum Delivery {
         /// One chunk; how large is the source's choice, and its own bound.
         records: Vec<SnapshotRecord>,
     },
+    /// What the engine says of itself in its stream; absent figures are as before.
+    Figures(EngineMetrics),
 }
 
 impl From<SourceEvent> for Delivery {

@@ -23,7 +23,8 @@ pub enum SourceEvent {
     Attached,
     /// The live stream broke; comes before the first frame of any new connection.
     Detached,
-    /// Batches were dropped here because our own queue was full.
+    /// Batches were dropped here because our own queue was full, or are missing here for a reason
+    /// that only the source can see.
     Overflowed,
     /// The all-ones seq on the live stream.
     EndMarker,
@@ -36,8 +37,13 @@ pub enum SourceEvent {
         /// Which part.
         part: AnswerPart,
     },
-    /// The engine's start time (or a member's) changed: positive evidence of a new life.
+    /// The engine's start time (or a member's) changed, or the source knows in another way that
+    /// its process is a new one: positive evidence of a new life.
     Restarted,
+    /// Until the next [`Attached`](SourceEvent::Attached): the engine lets blocks go without a
+    /// word. What the source does about that may leave out blocks that are there, and never keeps
+    /// one that is gone.
+    Unannounced,
     /// What the bridges behind a log say of it. A source that follows a log says it before it
     /// attaches, and again whenever it changes; others never do.
     Upstream(Upstream),

@@ -6,6 +6,7 @@
 
 mod batch;
 mod capabilities;
+mod counters;
 mod delivery;
 mod event;
 mod metrics;
@@ -14,6 +15,7 @@ mod source;
 
 pub use batch::{Batch, Loss};
 pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
+pub use counters::Counters;
 pub use delivery::Delivery;
 pub use event::{
     AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest, Upstream,

@@ -8,7 +8,7 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use kvbridge_adapters_api::Attempt;
+use kvbridge_adapters_api::{Attempt, Counters};
 use tokio::{
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
@@ -18,7 +18,6 @@ use tracing::debug;
 #[cfg(feature = "omq")]
 use crate::transport::by_omq;
 use crate::{
-    counters::Counters,
     fifo::{CloseOnDrop, Fifo, QueueLimits},
     frame::{FRAME_BYTES_MAX, FrameError},
     outlet::Multipart,

@@ -50,7 +50,6 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
-mod counters;
 pub mod exchange;
 mod fifo;
 pub mod frame;
@@ -64,12 +63,12 @@ pub mod source;
 pub mod subscribe;
 mod transport;
 
-pub use counters::Counters;
 pub use exchange::{
     Exchange, ExchangeClient, ExchangeFailure, ExchangeSettings, Heard, Next, Turn,
 };
 pub use fifo::QueueLimits;
 pub use frame::{FrameError, LiveForm, LiveFrame, SeqFrame};
+pub use kvbridge_adapters_api::Counters;
 pub use outlet::{Addressed, Multipart, Outlet, OutletAddress};
 pub use replay::{ReplayClient, ReplayFailure, ReplayPart, ReplaySettings};
 pub use retry::RetrySettings;

@@ -7,11 +7,11 @@
 use tracing::warn;
 
 use crate::{
-    counters::Counters,
     fifo::{Fifo, Items, QueueLimits},
     frame::LiveFrame,
     subscribe::{DetachReason, WireEvent},
 };
+use kvbridge_adapters_api::Counters;
 
 /// The live queue.
 #[derive(Debug)]

@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvbridge_adapters_api::Attempt;
+use kvbridge_adapters_api::{Attempt, Counters};
 
 use crate::{
-    counters::Counters,
     exchange::{Exchange, ExchangeClient, Heard, Next, Turn},
     frame::{FrameError, ReplayFrame, SeqFrame, parse_replay},
     outlet::Multipart,

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kvbridge_adapters_api::{
-    AnswerPart, Attempt, Batch, Capabilities, Delivery, RequestRefused, Source, SourceEvent,
-    SourceRequest,
+    AnswerPart, Attempt, Batch, Capabilities, Counters, Delivery, RequestRefused, Source,
+    SourceEvent, SourceRequest,
 };
 use tracing::debug;
 
 use crate::{
-    counters::Counters,
     replay::{ReplayClient, ReplayPart, ReplaySettings},
     subscribe::{SubscribeSettings, Subscriber, WireEvent},
 };

@@ -26,13 +26,13 @@ use tracing::{debug, info, warn};
 #[cfg(feature = "omq")]
 use crate::transport::by_omq;
 use crate::{
-    counters::Counters,
     fifo::QueueLimits,
     frame::{FRAME_BYTES_MAX, FrameError, LiveForm, LiveFrame, parse_live},
     live_queue::{CloseLive, LiveQueue},
     retry::{Retry, RetrySettings},
     transport::{LiveSocket, SocketError, SocketLimits, Transport, by_zeromq},
 };
+use kvbridge_adapters_api::Counters;
 
 /// Bounds TCP connect, greeting and READY together, and the subscribe that follows. A handshake in
 /// one data centre takes milliseconds; a peer that is silent for a second is retried.

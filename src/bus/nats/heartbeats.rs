@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{buckets, connect::reason, session::Sessions};
-use crate::{bus::VouchWatch, config::StreamsConfig};
-
-/// Between two looks at what has run out: a fraction of the time to live.
-const EXPIRE_EVERY: Duration = Duration::from_millis(200);
+use crate::{
+    bus::{VouchWatch, vouch::EXPIRE_EVERY},
+    config::StreamsConfig,
+};
 
 /// Before heartbeats are listened to again on the same connection. Shorter than a heartbeat counts.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -26,7 +26,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use kvbridge_adapters_api::{Removal, Source};
 use kvbridge_adapters_zmq::{Counters, Outlet, OutletAddress, ServeError};
-use kvbridge_schemas::{Replica, ReplicaKey, Status, codec, subject};
+use kvbridge_schemas::{Replica, ReplicaKey, codec, subject};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::error;
 
@@ -38,7 +38,9 @@ use self::{
     publisher::{Publisher, Queued},
     reader::LogSource,
 };
-use super::{Bus, BusState, Found, Full, Receipt, Standing, Writer, made_up_name, spool::Spool};
+use super::{
+    Bus, BusState, Found, Full, Receipt, Standing, VouchWatch, Writer, made_up_name, spool::Spool,
+};
 use crate::{
     clock::Clock,
     config::{Endpoint, SpoolFull, ZmqConfig},
@@ -56,14 +58,10 @@ pub struct ZmqBus {
     publishing: Option<Publishing>,
     connect: Vec<Endpoint>,
     directory: Arc<Directory>,
-    /// What is counted of each replica that is read.
-    read: Mutex<BTreeMap<ReplicaKey, Read>>,
-}
-
-/// What one replica's reader shares with the rest.
-struct Read {
-    sockets: SourceMetrics,
-    heard: watch::Receiver<Option<Status>>,
+    /// What bridges say of the replicas that are read.
+    vouches: VouchWatch,
+    /// What is counted of each of them.
+    read: Mutex<BTreeMap<ReplicaKey, SourceMetrics>>,
 }
 
 /// The publishing side.
@@ -102,6 +100,7 @@ impl ZmqBus {
         config: &ZmqConfig,
         publishes: bool,
         fleet: &Arc<Fleet>,
+        clock: Clock,
         tasks: &mut Tasks,
     ) -> Result<ZmqBus, ZmqStartError> {
         let publishing = match publishes {
@@ -109,16 +108,12 @@ impl ZmqBus {
             false => None,
         };
         let (connect, directory) = (config.connect.clone(), Arc::default());
-        Ok(ZmqBus { publishing, connect, directory, read: Mutex::default() })
+        let vouches = VouchWatch::new(clock);
+        Ok(ZmqBus { publishing, connect, directory, vouches, read: Mutex::default() })
     }
 
-    /// What the bridge of a replica that is read last said of itself.
-    pub fn heard(&self, key: &ReplicaKey) -> Option<watch::Receiver<Option<Status>>> {
-        self.read().get(key).map(|read| read.heard.clone())
-    }
-
-    fn read(&self) -> MutexGuard<'_, BTreeMap<ReplicaKey, Read>> {
-        // Single inserts: nothing in them can panic half-way.
+    fn read(&self) -> MutexGuard<'_, BTreeMap<ReplicaKey, SourceMetrics>> {
+        // Single inserts and removals: nothing in them can panic half-way.
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -245,25 +240,30 @@ impl Bus for ZmqBus {
             let name = format!("list of {endpoint}");
             tasks.spawn(name, follow(directory, (bridge, endpoint), found.clone(), stop));
         }
+        let expiring = self.vouches.clone().keep_expiring(tasks.stop_token());
+        tasks.spawn("bus heartbeats", expiring);
     }
 
     fn source(&self, replica: &Replica, removal: Removal) -> Option<Box<dyn Source>> {
         let key = replica.key();
         let place = self.directory.place(&key)?;
         let counters = Arc::new(Counters::default());
-        let (heard_tx, heard) = watch::channel(None);
-        let source =
-            LogSource::open(replica.clone(), &place, removal, heard_tx, Arc::clone(&counters));
+        let (replica, vouches) = (replica.clone(), self.vouches.clone());
+        let source = LogSource::open(replica, &place, removal, vouches, Arc::clone(&counters));
         let sockets = SourceMetrics::register(&key, counters);
-        self.read().insert(key, Read { sockets, heard });
+        self.read().insert(key, sockets);
         Some(Box::new(source))
+    }
+
+    fn forget(&self, replica: &Replica) {
+        self.read().remove(&replica.key());
     }
 
     fn refresh_metrics(&self) {
         if let Some(publishing) = &self.publishing {
             publishing.metrics.spool(publishing.spool.used_bytes());
         }
-        self.read().values().for_each(|read| read.sockets.refresh());
+        self.read().values().for_each(SourceMetrics::refresh);
     }
 }
 

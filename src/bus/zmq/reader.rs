@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Capabilities, Continuity, Delivery, Drain, Loss, Removal, Replay,
     RequestRefused, SnapshotIntro, SnapshotRefusal, SnapshotSupport, Source, SourceEvent,
-    SourceRequest,
+    SourceRequest, Upstream,
 };
 use kvbridge_adapters_zmq::{
     Counters, ExchangeClient, ExchangeSettings, Heard, Link, LiveForm, LiveFrame,
@@ -24,7 +24,7 @@ use super::{
     asking::{Part, ReplayOf, SnapshotOf},
     wire::Refusal,
 };
-use crate::telemetry::BusReadMetrics;
+use crate::{bus::VouchWatch, telemetry::BusReadMetrics};
 
 /// The wire form that batches of a log have.
 const FORMAT: &str = "kvbridge.envelope";
@@ -51,8 +51,9 @@ pub(super) struct LogSource {
     asks: ExchangeClient<Part>,
     /// The newest life that was seen; 0 = none yet.
     epoch: Epoch,
-    /// What the bridge last said of itself.
-    heard: watch::Sender<Option<Status>>,
+    vouches: VouchWatch,
+    /// What the bridge says of it.
+    upstream: watch::Receiver<Upstream>,
     metrics: BusReadMetrics,
 }
 
@@ -62,7 +63,7 @@ impl LogSource {
         replica: Replica,
         place: &Place,
         removal: Removal,
-        heard: watch::Sender<Option<Status>>,
+        vouches: VouchWatch,
         counters: Arc<Counters>,
     ) -> LogSource {
         let key = replica.key();
@@ -72,6 +73,9 @@ impl LogSource {
         subscribe.form = LiveForm::WithEpoch;
         subscribe.idle_recycle = Some(crate::config::limits::BUS_HEARTBEAT * SILENT_BEATS);
         let asks = ExchangeSettings::new(place.requests.clone());
+        let mut upstream = vouches.follow(&key);
+        // The first word of all: nothing is believed of a log that nobody has vouched for.
+        upstream.mark_changed();
         LogSource {
             subject: subscribe.topic.clone(),
             status: subject::status(&key),
@@ -79,7 +83,8 @@ impl LogSource {
             live: Subscriber::spawn(subscribe, Arc::clone(&counters)),
             asks: ExchangeClient::new(asks, counters),
             epoch: Epoch(0),
-            heard,
+            vouches,
+            upstream,
             metrics: BusReadMetrics::register(&key),
             replica,
             key,
@@ -92,6 +97,7 @@ impl LogSource {
             WireEvent::Detached { reason: _ } => {
                 // Its answers belong to a connection that may have been of another process.
                 self.asks.cancel();
+                self.vouches.cut_off(&self.key);
                 Some(SourceEvent::Detached)
             }
             WireEvent::Overflowed { dropped } => {
@@ -101,7 +107,7 @@ impl LogSource {
             WireEvent::Frames(frame) if frame.topic == self.subject => {
                 let (epoch, seq) = (Epoch(frame.epoch?), Seq(frame.seq_frame.seq()));
                 self.metrics.read.increment(1);
-                Some(SourceEvent::Live(self.batch(epoch, seq, &frame.payload)))
+                self.batch(epoch, seq, &frame.payload).map(SourceEvent::Live)
             }
             WireEvent::Frames(frame) => {
                 self.heartbeat(&frame);
@@ -119,24 +125,26 @@ impl LogSource {
             return;
         }
         match codec::decode_msgpack::<Status>(&frame.payload) {
-            Ok(status) if status.replica == self.replica => {
-                self.heard.send_replace(Some(status));
-            }
+            Ok(status) if status.replica == self.replica => self.vouches.heard(&status),
             Ok(_) => self.metrics.unreadable("wrong_replica"),
             Err(_) => self.metrics.unreadable("malformed"),
         }
     }
 
     /// A message of the log. One that cannot be read still has its place, by the frames beside it:
-    /// its seq is not missing, only its content.
-    fn batch(&mut self, epoch: Epoch, seq: Seq, payload: &Bytes) -> Batch {
+    /// its seq is not missing, only its content. `None` = it covers no seq: the bridge's word.
+    fn batch(&mut self, epoch: Epoch, seq: Seq, payload: &Bytes) -> Option<Batch> {
         self.epoch = self.epoch.max(epoch);
         match self.envelope(epoch, seq, payload) {
-            Ok(envelope) => readable(envelope, payload),
+            Ok(envelope) if envelope.span == 0 => {
+                self.vouches.said(&envelope);
+                None
+            }
+            Ok(envelope) => Some(readable(envelope, payload)),
             Err(why) => {
                 debug!(replica = %self.key, %epoch, %seq, reason = why, "message not read");
                 self.metrics.unreadable(why);
-                unreadable(epoch, seq, payload)
+                Some(unreadable(epoch, seq, payload))
             }
         }
     }
@@ -155,15 +163,17 @@ impl LogSource {
         Ok(envelope)
     }
 
-    fn answer(&mut self, attempt: Attempt, heard: Heard<Part>) -> Delivery {
+    fn answer(&mut self, attempt: Attempt, heard: Heard<Part>) -> Option<Delivery> {
         let part = match heard {
             Heard::Part(Part::Message { epoch, seq, payload }) => {
-                AnswerPart::Batch(self.batch(epoch, seq, &payload))
+                AnswerPart::Batch(self.batch(epoch, seq, &payload)?)
             }
             Heard::Part(Part::Truncated) => AnswerPart::Truncated,
             Heard::Part(Part::Continues(cursor)) => AnswerPart::Continues(cursor),
             Heard::Part(Part::Intro(header)) => AnswerPart::SnapshotIntro(self.intro(&header)),
-            Heard::Part(Part::Records(records)) => return Delivery::Records { attempt, records },
+            Heard::Part(Part::Records(records)) => {
+                return Some(Delivery::Records { attempt, records });
+            }
             Heard::Part(Part::SnapshotEnd) => AnswerPart::SnapshotEnd,
             Heard::Part(Part::Refused(refusal)) => {
                 debug!(replica = %self.key, %attempt, reason = refusal.as_str(), "refused");
@@ -181,7 +191,7 @@ impl LogSource {
                 AnswerPart::Failed
             }
         };
-        SourceEvent::Answer { attempt, part }.into()
+        Some(SourceEvent::Answer { attempt, part }.into())
     }
 
     fn intro(&mut self, header: &SnapshotHeader) -> SnapshotIntro {
@@ -255,6 +265,12 @@ fn capabilities(removal: Removal) -> Capabilities {
     }
 }
 
+impl Drop for LogSource {
+    fn drop(&mut self) {
+        self.vouches.forget(&self.key);
+    }
+}
+
 #[async_trait]
 impl Source for LogSource {
     fn capabilities(&self) -> Capabilities {
@@ -263,6 +279,11 @@ impl Source for LogSource {
 
     async fn next(&mut self) -> Option<Delivery> {
         loop {
+            // Ahead of the next message: a withdrawal must not come behind the data that follows.
+            if self.upstream.has_changed().unwrap_or(false) {
+                let said = *self.upstream.borrow_and_update();
+                return Some(SourceEvent::Upstream(said).into());
+            }
             // Not biased: a long answer must not let the live queue overflow, nor the reverse. Each
             // branch takes its item in the poll that completes it, so dropping this loses nothing.
             tokio::select! {
@@ -271,7 +292,13 @@ impl Source for LogSource {
                         return Some(event.into());
                     }
                 }
-                (attempt, heard) = self.asks.next() => return Some(self.answer(attempt, heard)),
+                (attempt, heard) = self.asks.next() => {
+                    if let Some(delivery) = self.answer(attempt, heard) {
+                        return Some(delivery);
+                    }
+                }
+                // Said at the head of this loop.
+                Ok(()) = self.upstream.changed() => self.upstream.mark_changed(),
             }
         }
     }

@@ -1084,6 +1084,46 @@ fn no_history() {
     );
 }
 
+/// A destructive source that knows of silent removals: never more than a lower bound, in no life,
+/// until another engine is attached.
+// spec: recovery 5.10
+#[test]
+fn unannounced() {
+    check(
+        without_replay(),
+        "attach",
+        "unannounced; live 0; live 1; restarted; live 0; detach; attach; restarted; live 0",
+        expect![[r#"
+            record unannounced
+            record first_is_zero
+            apply 0
+            announce lower_bound (unannounced)
+            apply 1
+            record restarted
+            announce none (new_epoch)
+            record new_epoch
+            clear 2 NewEpoch
+            announce none (joining)
+            record first_is_zero
+            apply 0
+            announce lower_bound (unannounced)
+            announce none (detached)
+            record reattached
+            record no_history
+            clear 2 Unproven
+            announce lower_bound (history_lost)
+            record restarted
+            announce none (new_epoch)
+            record new_epoch
+            clear 3 NewEpoch
+            announce none (joining)
+            record first_is_zero
+            apply 0
+            announce exact (contiguous)
+        "#]],
+    );
+}
+
 /// Nothing proven for a minute is not believed; the next batch proves again.
 #[test]
 fn lease_expired() {

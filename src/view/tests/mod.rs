@@ -3,7 +3,7 @@
 mod against_oracle;
 mod law;
 pub(crate) mod oracle;
-#[cfg(all(feature = "vllm", feature = "sglang"))]
+#[cfg(all(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 mod recorded;
 mod scenarios;
 pub(crate) mod world;

@@ -3,11 +3,12 @@
 
 use std::{fs::File, io::BufReader, path::Path};
 
+use kvbridge_adapters_api::{Delivery, SourceEvent};
+use kvbridge_adapters_trtllm::Instance;
 use kvbridge_schemas::{EngineKind, Event, Projection};
 
 use super::Linked;
 use crate::{
-    api::Removal,
     capture::{CaptureReader, Socket},
     pipeline::registry,
     view::{View, ViewSettings},
@@ -24,6 +25,19 @@ fn batches(engine: &EngineKind, path: &Path) -> Vec<Vec<Event>> {
         decoding.batch.unwrap().events
     })
     .collect()
+}
+
+/// The same of a recording of what an engine answered, an event a line.
+fn answered(path: &Path) -> Vec<Vec<Event>> {
+    let mut instance = Instance::new(1, 1);
+    let lines = std::fs::read_to_string(path).unwrap();
+    let told = lines.lines().flat_map(|line| instance.step(line).told).collect::<Vec<_>>();
+    told.into_iter()
+        .filter_map(|(_, delivery)| match delivery {
+            Delivery::Event(SourceEvent::Live(batch)) => Some(batch.events),
+            Delivery::Event(_) | Delivery::Records { .. } | Delivery::Figures(_) => None,
+        })
+        .collect()
 }
 
 fn fold(view: &mut View, linked: &mut Linked, batches: &[Vec<Event>]) {
@@ -44,10 +58,13 @@ fn law_holds_at_every_cut_of_every_recording() {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let Some(stem) = name.strip_suffix(".jsonl") else { continue };
         let engine = EngineKind::from_name(stem.split('-').next().unwrap());
-        let first = engine == EngineKind::Sglang;
+        let is_asked = engine == EngineKind::Trtllm;
+        let first = is_asked || engine == EngineKind::Sglang;
         let projection = if first { Projection::First8 } else { Projection::Last8 };
-        let settings = ViewSettings { projection, removal: Removal::PerCopy, orphans_max: 1000 };
-        let batches = batches(&engine, &path);
+        let removal = registry::removal(&engine);
+        let settings = ViewSettings { projection, removal, orphans_max: 1000 };
+        let batches = if is_asked { answered(&path) } else { batches(&engine, &path) };
+        assert!(!batches.is_empty(), "{name}");
         let (mut all, mut linked) = (View::new(settings), Linked::default());
         fold(&mut all, &mut linked, &batches);
         let (mut prefix, mut linked) = (View::new(settings), Linked::default());

@@ -24,6 +24,8 @@ pub(crate) struct Pair {
     bridge: Running,
     fake_url: String,
     replica_url: String,
+    /// The one that is looked at.
+    rank: u32,
     client: reqwest::Client,
 }
 
@@ -53,6 +55,14 @@ impl Pair {
     }
 
     async fn start_of(engine: &str, args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
+        let pair = Pair::begin(engine, args, source);
+        pair.burst(3).await;
+        pair.reach("exact").await;
+        pair
+    }
+
+    /// Starts both and waits for nothing.
+    pub(crate) fn begin(engine: &str, args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
         let mut command = kvbridge();
         command.args(["fake-engine", "--engine", engine]);
         command.args("--ports-json --pub 0 --replay 0".split(' '));
@@ -63,21 +73,29 @@ impl Pair {
         let (live, replay) = (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"]));
         let mut command = without_authorities(kvbridge());
         let flag = format!("--{engine}");
-        command.args(["run", "--listen", "127.0.0.1:0", &flag, &live, "--replay", &replay]);
+        command.args(["run", "--listen", "127.0.0.1:0", &flag, &live]);
+        if !replay.is_empty() {
+            command.args(["--replay", &replay]);
+        }
         command.args(["--model", "fake", "--instance", "i:1"]);
         let mut bridge = Running::start(command.args(source(&text(&ports["http"]))));
         let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
         let key = bridge.line().trim().split_once(&format!(": {engine}")).unwrap().0.to_owned();
-        let pair = Pair {
+        Pair {
             fake,
             bridge,
             fake_url: text(&ports["http"]),
             replica_url: format!("{url}/v1/replicas/{key}"),
+            rank: 0,
             client: crate::bridge::http_client(),
-        };
-        pair.burst(3).await;
-        pair.reach("exact").await;
-        pair
+        }
+    }
+
+    /// Looks at another rank from now on.
+    pub(crate) fn turn_to(&mut self, rank: u32) {
+        let (key, _) = self.replica_url.rsplit_once('.').unwrap();
+        self.replica_url = format!("{key}.{rank}");
+        self.rank = rank;
     }
 
     /// Both end in order.
@@ -87,7 +105,16 @@ impl Pair {
     }
 
     pub(crate) async fn fault(&self, fault: Value) {
-        let url = format!("{}/control", self.fake_url);
+        self.fault_by("/control", fault).await;
+    }
+
+    /// Of the rank that is looked at alone.
+    pub(crate) async fn fault_here(&self, fault: Value) {
+        self.fault_by(&format!("/control?rank={}", self.rank), fault).await;
+    }
+
+    async fn fault_by(&self, path: &str, fault: Value) {
+        let url = format!("{}{path}", self.fake_url);
         let answer = self.client.post(url).body(fault.to_string()).send().await.unwrap();
         let status = answer.status();
         assert!(status.is_success(), "{fault}: {}", answer.text().await.unwrap());
@@ -108,9 +135,10 @@ impl Pair {
         answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
     }
 
-    pub(crate) async fn post(&self, path: &str) {
+    pub(crate) async fn post(&self, path: &str) -> String {
         let answer = self.client.post(format!("{}{path}", self.fake_url)).send().await.unwrap();
         assert!(answer.status().is_success());
+        answer.text().await.unwrap()
     }
 
     pub(crate) async fn metrics(&self) -> String {
@@ -178,7 +206,7 @@ impl Pair {
 
     /// What the engine really has, and its seq.
     pub(crate) async fn truth(&self) -> (Value, BTreeSet<Block>) {
-        lines(&self.text(&format!("{}/truth?rank=0", self.fake_url)).await)
+        lines(&self.text(&format!("{}/truth?rank={}", self.fake_url, self.rank)).await)
     }
 
     /// What the bridge holds, and its seq.

@@ -73,6 +73,7 @@ fn event(delivery: Option<Delivery>) -> SourceEvent {
     match delivery.expect("open") {
         Delivery::Event(event) => event,
         Delivery::Records { .. } => panic!("an engine without snapshots sent records"),
+        Delivery::Figures(_) => panic!("sockets know no figures"),
     }
 }
 

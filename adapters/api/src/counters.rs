@@ -1,4 +1,4 @@
-//! What the socket tasks count. The shell reads it and makes metrics of it.
+//! What the tasks that read an engine count. The shell reads it and makes metrics of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,12 +30,12 @@ pub struct Counters {
 
 impl Counters {
     /// Adds one and says how many there are.
-    pub(crate) fn one(counter: &AtomicU64) -> u64 {
+    pub fn one(counter: &AtomicU64) -> u64 {
         counter.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Adds a size.
-    pub(crate) fn add(counter: &AtomicU64, amount: usize) {
+    pub fn add(counter: &AtomicU64, amount: usize) {
         counter.fetch_add(u64::try_from(amount).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }

@@ -1,0 +1,362 @@
+//! The task that drains one engine for all its ranks, one request at a time.
+//!
+//! It belongs to no reader: whoever stops reading ends it only behind the answer that is under way,
+//! because what the engine has handed over is nowhere else. When a rank's queue is full the task
+//! waits, and the engine keeps its events; its own bound then is what drops them, as a gap.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use kvbridge_adapters_api::{
+    Capabilities, Counters, Delivery, RequestRefused, Source, SourceEvent, SourceRequest,
+};
+use reqwest::{Client, Method, Response, StatusCode};
+use tokio::{
+    sync::mpsc,
+    time::{MissedTickBehavior, interval, sleep},
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    Instance, ServerInfo, Step, Strange, capabilities,
+    fault::BodyError,
+    limits::{BODY_BYTES_MAX, SERVER_INFO_BYTES_MAX},
+};
+
+/// How an engine is asked.
+#[derive(Clone, Debug)]
+pub struct PollSettings {
+    /// `http://host:port`.
+    pub url: String,
+    /// What asks. An answer takes 2 s at least and without bound under load: its read timeout
+    /// must be generous, because an answer that is not waited for is lost.
+    pub client: Client,
+    /// The least time from one request to the next: an engine serves nobody else while it looks
+    /// for events.
+    pub pace: Duration,
+    /// The first wait after a failure; it doubles.
+    pub retry_first: Duration,
+    /// It stops growing here.
+    pub retry_max: Duration,
+    /// The first rank's number.
+    pub first_rank: u32,
+    /// How many ranks follow.
+    pub rank_count: u32,
+}
+
+/// One engine's drain. Begins when all its ranks are read.
+#[derive(Debug)]
+pub struct Poller {
+    settings: PollSettings,
+    seats: Mutex<Seats>,
+    /// Another drain of the same engine, while it may not have ended.
+    before: Mutex<Option<Arc<Poller>>>,
+    drain: tokio::sync::Mutex<Drain>,
+}
+
+#[derive(Debug, Default)]
+struct Seats {
+    of: Vec<Option<Seat>>,
+    is_running: bool,
+}
+
+/// Where a rank's reader sits.
+#[derive(Clone, Debug)]
+struct Seat {
+    queue: mpsc::Sender<Delivery>,
+    counters: Arc<Counters>,
+    is_attached: bool,
+}
+
+#[derive(Debug)]
+struct Drain {
+    instance: Instance,
+    is_attached: bool,
+    method: Method,
+    /// Failures in a row.
+    failed: u32,
+    strange: u64,
+}
+
+/// Why a request brought nothing.
+#[derive(Debug, thiserror::Error)]
+enum PollError {
+    #[error("no answer: {}", root(.0))]
+    Request(#[from] reqwest::Error),
+    #[error("answered {0}")]
+    Status(StatusCode),
+    #[error(transparent)]
+    Body(#[from] BodyError),
+}
+
+/// What caused it all; the chain above repeats the address.
+fn root(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+impl Poller {
+    /// A drain that nobody reads yet. It begins when the one before it has ended.
+    pub fn after(settings: PollSettings, before: Option<Arc<Poller>>) -> Arc<Poller> {
+        let instance = Instance::new(settings.first_rank, settings.rank_count);
+        let count = usize::try_from(settings.rank_count.max(1)).unwrap_or(1);
+        let seats = Seats { of: vec![None; count], is_running: false };
+        let drain =
+            Drain { instance, is_attached: false, method: Method::POST, failed: 0, strange: 0 };
+        Arc::new(Poller {
+            settings,
+            seats: Mutex::new(seats),
+            before: Mutex::new(before),
+            drain: tokio::sync::Mutex::new(drain),
+        })
+    }
+
+    /// Whether it is of these ranks.
+    pub fn reads(&self, first_rank: u32, rank_count: u32) -> bool {
+        (self.settings.first_rank, self.settings.rank_count) == (first_rank, rank_count)
+    }
+
+    /// Reads one of its ranks, which is read by nobody else. Must be called inside a tokio runtime.
+    pub fn open(
+        self: &Arc<Self>,
+        rank: u32,
+        queue_count_max: usize,
+        counters: Arc<Counters>,
+    ) -> RankSource {
+        let (queue, events) = mpsc::channel(queue_count_max.max(1));
+        let at = rank.checked_sub(self.settings.first_rank).and_then(|at| usize::try_from(at).ok());
+        let mut seats = self.seats();
+        if let Some(seat) = at.and_then(|at| seats.of.get_mut(at)) {
+            *seat = Some(Seat { queue, counters, is_attached: false });
+        }
+        if !seats.is_running && seats.of.iter().all(Seats::is_taken) {
+            seats.is_running = true;
+            tokio::spawn(Arc::clone(self).run());
+        }
+        RankSource { events }
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rank_count(&self) -> usize {
+        self.seats().of.len()
+    }
+
+    async fn run(self: Arc<Self>) {
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(before) = before {
+            // Held as long as it runs.
+            drop(before.drain.lock().await);
+        }
+        let mut drain = self.drain.lock().await;
+        let mut pace = interval(self.settings.pace);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.seats().ends() {
+            pace.tick().await;
+            match self.look(&mut drain).await {
+                Ok(()) => drain.failed = 0,
+                Err(error) => {
+                    self.failed(&mut drain, &error).await;
+                    sleep(self.wait(drain.failed)).await;
+                }
+            }
+        }
+    }
+
+    /// One request, and what came of it.
+    async fn look(&self, drain: &mut Drain) -> Result<(), PollError> {
+        if !drain.is_attached {
+            drain.instance.told(&self.info().await?);
+        }
+        let body = self.ask(drain).await?;
+        let events = Instance::split(&body)?;
+        if !std::mem::replace(&mut drain.is_attached, true) {
+            info!(url = %self.settings.url, "the engine's events can be read");
+        }
+        self.attach(drain).await;
+        self.count(|counters| Counters::add(&counters.bytes, body.len()));
+        for text in events {
+            let restarts = drain.instance.is_restart(text);
+            if restarts && let Ok(info) = self.info().await {
+                drain.instance.told(&info);
+            }
+            let Step { told, faults, strange } = drain.instance.step(text);
+            for fault in faults {
+                debug!(url = %self.settings.url, %fault, "event lost");
+            }
+            if let Some(strange) = strange {
+                self.note(drain, strange);
+            }
+            for (at, delivery) in told {
+                self.tell(at, delivery).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the engine says of itself; a server without such a path tells nothing.
+    async fn info(&self) -> Result<ServerInfo, PollError> {
+        let response = self.send(Method::GET, "server_info").await?;
+        if response.status() != StatusCode::OK {
+            return Ok(ServerInfo::default());
+        }
+        let body = read(response, SERVER_INFO_BYTES_MAX).await?;
+        Ok(ServerInfo::read(&body))
+    }
+
+    /// Takes what the engine has. A branch has it under another method.
+    async fn ask(&self, drain: &mut Drain) -> Result<Vec<u8>, PollError> {
+        let mut response = self.send(drain.method.clone(), "kv_cache_events").await?;
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            let is_post = drain.method == Method::POST;
+            drain.method = if is_post { Method::GET } else { Method::POST };
+            response = self.send(drain.method.clone(), "kv_cache_events").await?;
+        }
+        if response.status() != StatusCode::OK {
+            return Err(PollError::Status(response.status()));
+        }
+        read(response, BODY_BYTES_MAX).await
+    }
+
+    async fn send(&self, method: Method, path: &str) -> Result<Response, PollError> {
+        let url = format!("{}/{path}", self.settings.url.trim_end_matches('/'));
+        Ok(self.settings.client.request(method, url).send().await?)
+    }
+
+    /// The engine may have handed over what never came, so every view starts over.
+    async fn failed(&self, drain: &mut Drain, error: &PollError) {
+        let is_away = matches!(error, PollError::Request(error) if error.is_connect());
+        self.count(|counters| {
+            let of = match error {
+                _ if is_away => &counters.connect_failed,
+                PollError::Body(_) => &counters.malformed,
+                PollError::Request(_) | PollError::Status(_) => &counters.receive_failed,
+            };
+            Counters::one(of);
+        });
+        if drain.failed == 0 {
+            warn!(url = %self.settings.url, %error, "the engine's events cannot be read");
+        }
+        drain.failed = drain.failed.saturating_add(1);
+        drain.is_attached = false;
+        drain.instance.lost();
+        for at in 0..self.rank_count() {
+            if self.seats().leave(at) {
+                self.tell(at, SourceEvent::Detached.into()).await;
+            }
+        }
+    }
+
+    /// Says it to every reader that was not told.
+    async fn attach(&self, drain: &mut Drain) {
+        for at in 0..self.rank_count() {
+            if self.seats().enter(at) {
+                drain.instance.attached(at);
+                self.tell(at, SourceEvent::Attached.into()).await;
+            }
+        }
+    }
+
+    async fn tell(&self, at: usize, delivery: Delivery) {
+        let Some(seat) = self.seats().of.get(at).cloned().flatten() else { return };
+        if matches!(delivery, Delivery::Event(SourceEvent::Live(_))) {
+            Counters::one(&seat.counters.frames);
+        }
+        // A reader that has gone misses nothing.
+        drop(seat.queue.send(delivery).await);
+    }
+
+    fn note(&self, drain: &mut Drain, strange: Strange) {
+        drain.strange += 1;
+        self.count(|counters| {
+            Counters::one(&counters.malformed);
+        });
+        // The 1st, 2nd, 4th, ...: a rank too many stays one.
+        if drain.strange.is_power_of_two() {
+            let count = drain.strange;
+            warn!(url = %self.settings.url, reason = %strange, count, "event of no place");
+        }
+    }
+
+    fn count(&self, each: impl Fn(&Counters)) {
+        self.seats().of.iter().flatten().for_each(|seat| each(&seat.counters));
+    }
+
+    fn wait(&self, failed: u32) -> Duration {
+        let factor = 2_u32.saturating_pow(failed.saturating_sub(1).min(16));
+        self.settings.retry_first.saturating_mul(factor).min(self.settings.retry_max)
+    }
+}
+
+impl Seats {
+    fn is_taken(seat: &Option<Seat>) -> bool {
+        seat.as_ref().is_some_and(|seat| !seat.queue.is_closed())
+    }
+
+    /// Nobody reads any more; whoever comes next starts the task anew.
+    fn ends(&mut self) -> bool {
+        self.is_running = self.of.iter().any(Seats::is_taken);
+        !self.is_running
+    }
+
+    /// Whether this reader is still to be told that it is attached.
+    fn enter(&mut self, at: usize) -> bool {
+        let Some(Some(seat)) = self.of.get_mut(at) else { return false };
+        let is_new = !std::mem::replace(&mut seat.is_attached, true);
+        if is_new {
+            Counters::one(&seat.counters.attached);
+        }
+        is_new
+    }
+
+    fn leave(&mut self, at: usize) -> bool {
+        let Some(Some(seat)) = self.of.get_mut(at) else { return false };
+        std::mem::replace(&mut seat.is_attached, false)
+    }
+}
+
+/// A body, up to its limit.
+async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, PollError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > max {
+            return Err(BodyError::TooLarge { max }.into());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// One rank of an engine as a source.
+#[derive(Debug)]
+pub struct RankSource {
+    events: mpsc::Receiver<Delivery>,
+}
+
+#[async_trait]
+impl Source for RankSource {
+    fn capabilities(&self) -> Capabilities {
+        capabilities()
+    }
+
+    async fn next(&mut self) -> Option<Delivery> {
+        self.events.recv().await
+    }
+
+    fn request(&mut self, request: SourceRequest) -> Result<(), RequestRefused> {
+        match request {
+            SourceRequest::Replay { .. } | SourceRequest::Snapshot { .. } => {
+                Err(RequestRefused::Unsupported)
+            }
+            SourceRequest::Cancel => Ok(()),
+        }
+    }
+}

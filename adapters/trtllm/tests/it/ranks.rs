@@ -1,0 +1,101 @@
+//! Which event is whose, what is missing, which process it is.
+
+use kvbridge_adapters_trtllm::{Instance, Strange};
+use serde_json::{Value, json};
+
+use crate::{block, created, removed, steps, stored, with, words};
+
+fn of(rank: u32, event: Value) -> Value {
+    with(with(event, "attention_dp_rank", rank), "layer_group_id", 0)
+}
+
+fn said(instance: &mut Instance, events: &[Value]) -> Vec<Vec<String>> {
+    steps(instance, &json!(events).to_string()).iter().map(words).collect()
+}
+
+#[test]
+fn each_rank_counts_for_itself() {
+    let mut instance = Instance::new(4, 2);
+    let said = said(
+        &mut instance,
+        &[of(4, created(0)), of(5, created(0)), of(5, removed(1, &[1])), of(4, removed(1, &[1]))],
+    );
+    assert_eq!(
+        said,
+        [
+            vec!["0 pool 100", "0 live 0"],
+            vec!["1 pool 100", "1 live 0"],
+            vec!["1 live 1"],
+            vec!["0 live 1"]
+        ]
+    );
+}
+
+#[test]
+fn a_gap_on_one_rank_is_a_loss_of_all_others() {
+    let mut instance = Instance::new(0, 3);
+    said(&mut instance, &[of(0, created(0)), of(1, created(0)), of(2, created(0))]);
+    let said = said(&mut instance, &[of(1, removed(5, &[1])), of(0, removed(1, &[1]))]);
+    assert_eq!(said, [vec!["0 lost", "2 lost", "1 live 5"], vec!["0 live 1"]]);
+}
+
+#[test]
+fn an_engine_that_ran_before_has_lost_its_start() {
+    let mut instance = Instance::new(0, 2);
+    assert_eq!(said(&mut instance, &[of(0, removed(3, &[1]))]), [["1 lost", "0 live 3"]]);
+}
+
+#[test]
+fn an_id_that_came_before_is_a_new_process_of_all_ranks() {
+    let mut instance = Instance::new(0, 2);
+    let stored = stored(1, None, &[block(1, 4), block(2, 4)]);
+    said(&mut instance, &[of(0, created(0)), of(1, created(0)), of(0, stored.clone())]);
+    let events = [of(1, created(0)), of(0, created(0)), of(0, stored), of(0, removed(2, &[2]))];
+    assert!(instance.is_restart(&events[0].to_string()));
+    let said = said(&mut instance, &events);
+    assert_eq!(said[0], ["0 restarted", "1 restarted", "1 pool 100", "1 live 0"]);
+    assert_eq!(said[1..], [vec!["0 pool 100", "0 live 0"], vec!["0 live 1"], vec!["0 live 2"]]);
+    assert!(!instance.is_restart(&of(0, removed(3, &[1])).to_string()));
+}
+
+#[test]
+fn a_life_whose_start_is_gone_begins_with_a_loss() {
+    let mut instance = Instance::new(0, 2);
+    said(&mut instance, &[of(0, created(0)), of(0, removed(1, &[1])), of(0, removed(2, &[1]))]);
+    let said = said(&mut instance, &[of(0, removed(1, &[1]))]);
+    assert_eq!(said, [["0 restarted", "1 restarted", "1 lost", "0 live 1"]]);
+}
+
+#[test]
+fn the_older_manager_is_said_to_remove_silently_once_per_reader() {
+    let mut instance = Instance::new(0, 1);
+    let said = |instance: &mut Instance, event| said(instance, &[event]).remove(0);
+    assert_eq!(said(&mut instance, created(0)), ["0 unannounced", "0 pool 100", "0 live 0"]);
+    assert_eq!(said(&mut instance, removed(1, &[1])), ["0 live 1"]);
+    instance.attached(0);
+    assert_eq!(said(&mut instance, removed(2, &[1])), ["0 unannounced", "0 live 2"]);
+}
+
+#[test]
+fn events_of_no_place_are_named() {
+    let mut instance = Instance::new(0, 2);
+    let body = json!([of(7, created(0)), created(0), {}, {"event_id": "x"}, 5, null]).to_string();
+    let read = steps(&mut instance, &body);
+    let strange: Vec<_> = read.iter().map(|step| step.strange).collect();
+    let unnumbered = Some(Strange::Unnumbered);
+    assert_eq!(
+        strange,
+        [
+            Some(Strange::OtherRank { rank: 7 }),
+            Some(Strange::NoRank),
+            None,
+            unnumbered,
+            unnumbered,
+            unnumbered
+        ]
+    );
+    assert!(words(&read[0]).is_empty() && words(&read[2]).is_empty());
+    // Whose it was nobody can tell.
+    assert_eq!(words(&read[1]), ["0 lost", "1 lost"]);
+    assert_eq!(words(&read[3]), ["0 lost", "1 lost"]);
+}
