@@ -142,6 +142,23 @@ impl LogLife {
         known.own.settled = trust > Trust::None;
     }
 
+    /// Another bridge may have written more of the life than was known when it got its name.
+    pub(super) fn look_again(&self) {
+        let mut known = self.known();
+        if let Some(epoch) = known.name.epoch() {
+            known.own.named = Some(epoch);
+            known.rename(Name::Undecided);
+        }
+    }
+
+    /// What the life is or was called on the log, and its newest batch that was applied.
+    pub fn newest(&self) -> Option<(Epoch, (Seq, Digest))> {
+        let known = self.known();
+        let epoch = known.name.epoch().or(known.own.named)?;
+        let (seq, digest) = known.own.digests.last_key_value()?;
+        Some((epoch, (*seq, *digest)))
+    }
+
     /// The name, if it changed since `turn`; and the new turn.
     pub(super) fn name_since(&self, turn: u64) -> Option<(u64, Name)> {
         let known = self.known();
@@ -239,7 +256,7 @@ impl LogLife {
     }
 
     /// Says what the life is called; nothing if the driver has gone on to another one.
-    pub(super) fn call(&self, local: Epoch, name: Name) {
+    pub(crate) fn call(&self, local: Epoch, name: Name) {
         let mut known = self.known();
         if known.local != local || known.name == name {
             return;

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use kvbridge_adapters_api::Batch;
 use kvbridge_schemas::{Cursor, Envelope, Epoch, Event, Seq, Trust, TrustChange};
 
-use super::{LogLife, Name, Named, Writer, unnamed::Unnamed};
+use super::{LogLife, Name, Named, Offered, Writer, unnamed::Unnamed};
 use crate::{
     clock::Clock,
     config::{
@@ -16,15 +16,6 @@ use crate::{
     shared_log::{Lane, Outgoing},
     telemetry::BusLogMetrics,
 };
-
-/// Whether a driver may go on reading its source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offered {
-    /// Yes.
-    Taken,
-    /// No: wait for room first.
-    Blocked,
-}
 
 /// Writes one replica's log.
 pub struct LogWriter {
@@ -121,6 +112,14 @@ impl LogWriter {
     pub fn proven(&self) {
         if let Some(life) = &self.life {
             life.proven(Clock::unix_ms());
+        }
+    }
+
+    /// The view lacks batches that another bridge may have written meanwhile: where the log ends is
+    /// looked at again before anything is added to it.
+    pub fn look_again(&self) {
+        if let Some(life) = &self.life {
+            life.look_again();
         }
     }
 
@@ -322,11 +321,14 @@ impl LogWriter {
     // === room ===
 
     /// Whether [`room`](LogWriter::room) is worth waiting for.
-    pub fn wants_room(&self, trust: Trust) -> bool {
-        // A log that is behind is continued with a reset, and that needs a view that stands.
-        !self.waiting.is_empty()
-            || (self.lane.is_behind() && trust > Trust::None)
-            || self.life.is_some()
+    pub fn wants_room(&self, cursor: Cursor, trust: Trust) -> bool {
+        self.can_write(cursor, trust) || self.life.is_some()
+    }
+
+    /// A log that is behind goes on with a reset, of a life with a name and by a view that stands.
+    fn can_write(&self, cursor: Cursor, trust: Trust) -> bool {
+        let stands = trust > Trust::None && self.name_of(cursor.epoch).is_some();
+        !self.waiting.is_empty() || (self.lane.is_behind() && stands)
     }
 
     /// Whether messages wait, so that the source must not be read.
@@ -343,7 +345,7 @@ impl LogWriter {
 
     /// Waits until there is room or a name, and writes what waits. Cancel-safe.
     pub async fn room(&mut self, cursor: Cursor, trust: Trust, reason: &'static str) -> Offered {
-        let wanted = !self.waiting.is_empty() || (self.lane.is_behind() && trust > Trust::None);
+        let wanted = self.can_write(cursor, trust);
         tokio::select! {
             () = self.writer.room(), if wanted => (),
             () = told(self.life.as_deref()) => (),
@@ -395,3 +397,7 @@ async fn until(asked: Option<Asked>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

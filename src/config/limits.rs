@@ -241,6 +241,9 @@ pub const BUS_READ_STREAMS: usize = 256;
 /// opens a driver for each. Full: the others are not read, and counted.
 pub const BUS_READ_REPLICAS: usize = 4096;
 
+/// Subjects of a stream noted as not read, to count each once. More is somebody making them up.
+pub const BUS_UNREAD_SUBJECTS: usize = 4096;
+
 /// Replicas found and not opened yet. Full: they are found again.
 pub const BUS_FOUND_QUEUE: usize = 256;
 
@@ -255,6 +258,9 @@ pub const BUS_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Batches after which a snapshot is stored earlier; the same trade.
 pub const BUS_SNAPSHOT_BATCHES: u32 = 5000;
+
+/// How long a driver may take to hand its view over: shorter than readers wait for a fresh one.
+pub const BUS_CUT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// How long the log may take to hold what a view already does, before the snapshot is put off.
 pub const BUS_SNAPSHOT_PUBLISHED: Duration = Duration::from_secs(2);
@@ -283,6 +289,16 @@ pub const BUS_UNNAMED_BYTES: usize = 64 * 1024 * 1024;
 /// How long the engine's journal may take to give what the log lacks. Too small: a busy engine
 /// costs readers a reset. Too large: the log waits.
 pub const BUS_FILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long the log of other bridges is read for what an engine's journal lacks. Too small: a twin
+/// that is a moment behind does not help. Too large: with no twin, that much longer until a view
+/// goes on without what is lost, and its source is not read meanwhile.
+pub const BUS_TWIN_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How far below the newest applied batch an answer may have been asked to begin and still be one
+/// that the view's own place is looked for in. Too small: no hole is healed. Too large: an empty
+/// view is given the end of a log for its beginning.
+pub const BUS_TWIN_RUN: u64 = 64;
 
 /// Time between two heartbeats of a bridge in the status bucket. Too small: writes without news.
 /// Too large: readers believe a dead bridge, or must wait that much longer.

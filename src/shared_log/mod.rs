@@ -2,6 +2,7 @@
 //!
 //! - [`lane`](Lane): what one replica's log holds, and what must be written next so that it has no
 //!   hole.
+//! - [`Healing`]: whether what another bridge wrote closes a hole of an engine's journal.
 //! - [`TailReader`]: the end of a log, out of its newest messages.
 //! - [`Vouches`]: which bridge's word counts for a log, and for how long.
 //! - [`lives`]: which life of the cache the log is of, and who may name one.
@@ -10,6 +11,7 @@
 //! - [`pointer`](Pointer): which of several stored snapshots readers are sent to.
 //! - [`stretch`](Stretch): which seqs of a stretch came back, which did not, and why.
 
+mod healing;
 mod lane;
 pub mod lives;
 mod pointer;
@@ -19,6 +21,7 @@ mod stretch;
 mod tail;
 mod vouch;
 
+pub use healing::{Healing, Step};
 #[cfg(feature = "shell")]
 pub(crate) use lane::{Covered, reset_envelope};
 pub use lane::{DIGESTS_KEPT, Lane, LogTail, Outgoing, ResetCause};
