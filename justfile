@@ -59,3 +59,8 @@ advisories:
 soak *arguments:
     cargo build --release --bin kvbridge
     python3 tests/soak/rss.py {{arguments}}
+
+# a hundred replicas through a bridge, nats-server and an index: how old are its views?
+soak-bus *arguments:
+    cargo build --release --bin kvbridge
+    python3 tests/soak/bus.py {{arguments}}

@@ -107,7 +107,7 @@ impl LogLife {
     }
 
     /// Says what the life is called; nothing if the driver has gone on to another one.
-    pub(super) fn call(&self, local: Epoch, name: Name) {
+    pub(crate) fn call(&self, local: Epoch, name: Name) {
         if self.known().naming.call(local, name) {
             self.told.notify_one();
         }
@@ -126,6 +126,11 @@ impl LogLife {
     /// What a life of recovery's is called on the log.
     pub fn epoch_of(&self, local: Epoch) -> Option<Epoch> {
         self.known().naming.epoch_of(local)
+    }
+
+    /// What the life is or was called on the log, and its newest batch that was applied.
+    pub fn newest(&self) -> Option<(Epoch, (Seq, Digest))> {
+        self.known().naming.newest()
     }
 
     /// What the life is called now.

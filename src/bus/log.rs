@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use kvbridge_adapters_api::Batch;
 use kvbridge_schemas::{Cursor, Envelope, Event, Seq, Trust};
 
-use super::{LogLife, Writer};
+use super::{LogLife, Offered, Writer};
 use crate::{
     clock::Clock,
     config::{
@@ -20,15 +20,6 @@ use crate::{
 /// What may wait until its life has a name.
 const UNNAMED: UnnamedLimits =
     UnnamedLimits { batches_max: BUS_UNNAMED_BATCHES, bytes_max: BUS_UNNAMED_BYTES };
-
-/// Whether a driver may go on reading its source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offered {
-    /// Yes.
-    Taken,
-    /// No: wait for room first.
-    Blocked,
-}
 
 /// Writes one replica's log.
 pub struct LogWriter {
@@ -101,6 +92,14 @@ impl LogWriter {
         }
     }
 
+    /// The view lacks batches that another bridge may have written meanwhile: where the log ends is
+    /// looked at again before anything is added to it.
+    pub fn look_again(&self) {
+        if let Some(life) = &self.life {
+            life.with(Naming::look_again);
+        }
+    }
+
     /// Trust was taken back: said ahead of the data that follows.
     pub fn withdrawn(&mut self, trust: Trust, reason: &'static str) {
         self.author(|author, life| author.withdrawn(trust, reason, life));
@@ -170,11 +169,13 @@ impl LogWriter {
     // === room ===
 
     /// Whether [`room`](LogWriter::room) is worth waiting for.
-    pub fn wants_room(&self, trust: Trust) -> bool {
-        // A log that is behind is continued with a reset, and that needs a view that stands.
-        !self.waiting.is_empty()
-            || (self.author.is_behind() && trust > Trust::None)
-            || self.life.is_some()
+    pub fn wants_room(&self, cursor: Cursor, trust: Trust) -> bool {
+        self.can_write(cursor, trust) || self.life.is_some()
+    }
+
+    fn can_write(&self, cursor: Cursor, trust: Trust) -> bool {
+        let names = self.life.is_some();
+        !self.waiting.is_empty() || self.author.can_catch_up(cursor, trust, names)
     }
 
     /// Whether messages wait, so that the source must not be read.
@@ -191,7 +192,7 @@ impl LogWriter {
 
     /// Waits until there is room or a name, and writes what waits. Cancel-safe.
     pub async fn room(&mut self, cursor: Cursor, trust: Trust, reason: &'static str) -> Offered {
-        let wanted = !self.waiting.is_empty() || (self.author.is_behind() && trust > Trust::None);
+        let wanted = self.can_write(cursor, trust);
         tokio::select! {
             () = self.writer.room(), if wanted => (),
             () = told(self.life.as_deref()) => (),
@@ -227,18 +228,16 @@ fn fill_ms() -> u64 {
 }
 
 async fn told(life: Option<&LogLife>) {
-    match life {
-        Some(life) => life.told().await,
-        None => std::future::pending().await,
-    }
+    let Some(life) = life else { return std::future::pending().await };
+    life.told().await;
 }
 
 async fn until(at_ms: Option<u64>) {
-    match at_ms {
-        Some(at_ms) => {
-            let left = at_ms.saturating_sub(Clock::unix_ms());
-            tokio::time::sleep(Duration::from_millis(left)).await;
-        }
-        None => std::future::pending().await,
-    }
+    let Some(at_ms) = at_ms else { return std::future::pending().await };
+    let left = at_ms.saturating_sub(Clock::unix_ms());
+    tokio::time::sleep(Duration::from_millis(left)).await;
 }
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

@@ -28,8 +28,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kvbridge_adapters_api::{Removal, Source};
-use kvbridge_schemas::{BusSeq, Cursor, EngineKind, Envelope, Replica, ReplicaKey};
+use kvbridge_adapters_api::{Batch, Removal, Source};
+use kvbridge_schemas::{BusSeq, Cursor, EngineKind, Envelope, Replica, ReplicaKey, Seq, Trust};
 use tokio::sync::{mpsc, oneshot};
 
 use self::nats::BusStartError;
@@ -43,7 +43,7 @@ use crate::{
 pub use crate::shared_log::Name;
 pub use embedded::Embedded;
 pub use life::LogLife;
-pub use log::{LogWriter, Offered};
+pub use log::LogWriter;
 pub use nats::NatsBus;
 pub use vouch::VouchWatch;
 pub use zmq::ZmqBus;
@@ -70,8 +70,14 @@ pub trait Bus: Send + Sync {
     fn life(&self, _replica: &Replica, _content: String, _at: Cursor) -> Option<Arc<LogLife>> {
         None
     }
+    /// For a bus that names lives: the log of a replica as a second journal of its engine.
+    fn past(&self, _replica: &Replica, _clock: Clock, _tasks: &mut Tasks) -> Option<Box<dyn Past>> {
+        None
+    }
     /// Looks after a replica no more.
     fn forget(&self, _replica: &Replica) {}
+    /// A replica has no source here any more: whoever publishes it as well is told of as new.
+    fn find_anew(&self, _replica: &Replica) {}
     /// Where it can be reached, for people.
     fn place(&self) -> Option<String> {
         None
@@ -110,6 +116,14 @@ pub enum Found {
     },
 }
 
+/// What a log holds of one replica, whichever bridge wrote it.
+#[async_trait]
+pub trait Past: Send + Sync {
+    /// Brings its batches from a seq on, of the newest life, each with what its bridge believed of
+    /// its view, up to where the log ends now. What cannot be read now brings nothing.
+    async fn read(&self, start_seq: Seq, batches: &mpsc::Sender<(Batch, Trust)>);
+}
+
 /// The log of one replica, for its one writer.
 #[async_trait]
 pub trait Writer: Send {
@@ -119,6 +133,15 @@ pub trait Writer: Send {
     fn publish(&mut self, message: &Outgoing) -> Result<Receipt, Full>;
     /// Waits until there is room again. Cancel-safe.
     async fn room(&mut self);
+}
+
+/// Whether a driver may go on reading its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// Yes.
+    Taken,
+    /// No: wait for room first.
+    Blocked,
 }
 
 /// The queue takes nothing now.

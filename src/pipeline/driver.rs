@@ -252,6 +252,7 @@ impl Driver {
                 self.install(attempt, epoch, resume_seq);
             }
             Action::RequestReplay { attempt, start_seq } => {
+                self.behind_the_log();
                 let request = SourceRequest::Replay { attempt, start_seq };
                 if self.source.request(request).is_err() {
                     self.answer(attempt, AnswerPart::Failed);

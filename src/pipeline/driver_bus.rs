@@ -12,7 +12,7 @@ use super::Driver;
 use crate::{
     bus::{LogWriter, Offered},
     config::limits::BUS_BLOCKED_MAX,
-    recovery::{Fact, Input, TrustReason},
+    recovery::{Fact, Input, PhaseKind, TrustReason},
     shared_log::events_of,
 };
 
@@ -26,7 +26,7 @@ pub(super) async fn catch_up(
     (trust, reason): (TierTrust, TrustReason),
 ) {
     match log {
-        Some(log) if log.wants_room(trust.device) => {
+        Some(log) if log.wants_room(cursor, trust.device) => {
             log.room(cursor, trust.device, reason.as_str()).await;
         }
         _ => std::future::pending().await,
@@ -61,7 +61,8 @@ impl Driver {
         tokio::pin!(old);
         let mut said = false;
         loop {
-            let (cursor, trust, reason) = (self.cursor, self.told.0.device, self.told.1.as_str());
+            let (cursor, trust) = (self.cursor, self.told.0.device);
+            let reason = if said { BLOCKED } else { self.told.1.as_str() };
             let Some(log) = &mut self.log else { return true };
             tokio::select! {
                 biased;
@@ -74,7 +75,8 @@ impl Driver {
                 Some(command) = self.commands.recv() => {
                     // What steps recovery comes first when the bus takes messages again.
                     let input = self.asked(command);
-                    self.inputs.extend(input);
+                    // The same wish twice is one wish: what waits here is bounded by their kinds.
+                    self.inputs.extend(input.filter(|input| !self.inputs.contains(input)));
                 },
             }
         }
@@ -101,6 +103,14 @@ impl Driver {
         }
     }
 
+    /// A view that lacks something asks for it; other bridges may have written it already.
+    pub(super) fn behind_the_log(&self) {
+        let lacks = matches!(self.recovery.phase(), PhaseKind::Verifying | PhaseKind::Replaying);
+        if let (true, Some(log)) = (lacks, &self.log) {
+            log.look_again();
+        }
+    }
+
     /// What the engine is asked on behalf of the log.
     pub(super) fn wish(&mut self) -> Option<Input> {
         let stands = self.told.0.device > Trust::None;
@@ -122,6 +132,10 @@ impl Driver {
 
     fn grow_old(&mut self) {
         warn!(replica = %self.key, "the bus is full: the source is not read, the view grows old");
+        if let Some(log) = &mut self.log {
+            // Readers of the bus must not believe a view either that follows no engine.
+            log.withdrawn(Trust::None, BLOCKED);
+        }
         self.generation = self.outputs.index.withdraw(self.slot, BLOCKED);
         self.blind_since = self.outputs.clock.now();
         self.told.0 = TierTrust::default();
@@ -130,5 +144,41 @@ impl Driver {
             status.reason = BLOCKED;
         });
         self.metrics.readiness(Trust::None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvbridge_schemas::{EngineKind, Epoch, Seq};
+    use tokio::sync::broadcast;
+
+    use super::*;
+    use crate::{
+        bus::{Embedded, LogLife},
+        config::SpoolFull,
+        pipeline::driver::tests::at_rest,
+        shared_log::{Lane, Name, Named},
+        telemetry::BusLogMetrics,
+    };
+
+    #[tokio::test]
+    async fn a_bridge_that_a_full_bus_holds_up_vouches_for_nothing() {
+        let replica = Replica { model: "m".into(), instance: "h:1".into(), rank: 0 };
+        let metrics = BusLogMetrics::register(&replica.key());
+        let lane = Lane::new(replica.clone(), EngineKind::Vllm, Arc::from("b"));
+        let life = Arc::new(LogLife::new(replica, String::new(), Cursor::default()));
+        let writer = Embedded::new(broadcast::Sender::new(1));
+        let mut log =
+            LogWriter::new(lane, Box::new(writer), SpoolFull::Block, metrics, Arc::from("b"))
+                .with_life(Arc::clone(&life));
+        let at = Cursor { epoch: Epoch(9), next_seq: Seq(0) };
+        let name = Named { local: Epoch(0), log: at, missing: Vec::new() };
+        life.call(Epoch(0), Name::Named(name));
+        log.settled(Cursor::default(), Trust::Exact, "contiguous");
+        let said = || life.status("b", 0).map(|status| (status.trust, status.reason));
+        assert_eq!(said(), Some((Trust::Exact, "contiguous".to_owned())));
+        let mut driver = at_rest(log);
+        driver.grow_old();
+        assert_eq!(said(), Some((Trust::None, BLOCKED.to_owned())));
     }
 }

@@ -84,9 +84,22 @@ fn world_keeping(replay: Replay, snapshot: Option<SnapshotSupport>, kept_max: Vi
     let requests = Arc::new(Mutex::new(Vec::new()));
     let source = Scripted { events: events_rx, requests: Arc::clone(&requests), replay, snapshot };
     let signs = Arc::<Signs>::default();
+    let parts = parts(source, commands_rx, status);
+    let parts = DriverParts { kept_max, signs: Arc::clone(&signs), ..parts };
+    let outputs = Outputs { index: Arc::clone(&index), writers, events: readers, clock };
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(Driver::new(parts, outputs).run(stop.clone()));
+    World { events, requests, status: status_rx, commands, fleet, index, signs, stop, task }
+}
+
+fn parts(
+    source: Scripted,
+    commands: mpsc::Receiver<Command>,
+    status: watch::Sender<ReplicaStatus>,
+) -> DriverParts {
     let settings = Settings::new(source.capabilities(), 1_000);
     let replica = Replica { model: "m".to_owned(), instance: "h:1".to_owned(), rank: 0 };
-    let parts = DriverParts {
+    DriverParts {
         replica: Arc::new(replica),
         engine: EngineKind::Vllm,
         source: Box::new(source),
@@ -96,18 +109,27 @@ fn world_keeping(replay: Replay, snapshot: Option<SnapshotSupport>, kept_max: Vi
             removal: Removal::PerCopy,
             orphans_max: 8,
         },
-        kept_max,
-        signs: Arc::clone(&signs),
+        kept_max: ViewConfig::default(),
+        signs: Arc::default(),
         kept: None,
         fold: "test".to_owned(),
-        commands: commands_rx,
+        commands,
         status,
         log: None,
-    };
-    let outputs = Outputs { index: Arc::clone(&index), writers, events: readers, clock };
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(Driver::new(parts, outputs).run(stop.clone()));
-    World { events, requests, status: status_rx, commands, fleet, index, signs, stop, task }
+    }
+}
+
+/// One that does not run, with a log.
+pub(super) fn at_rest(log: LogWriter) -> Driver {
+    let requests = Arc::default();
+    let events = mpsc::channel(1).1;
+    let source = Scripted { events, requests, replay: Replay::Absent, snapshot: None };
+    let status = watch::Sender::new(ReplicaStatus::starting());
+    let parts = DriverParts { log: Some(log), ..parts(source, mpsc::channel(1).1, status) };
+    let index = Arc::new(Index::new());
+    let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
+    let events = broadcast::Sender::new(1);
+    Driver::new(parts, Outputs { index, writers, events, clock: Clock::start() })
 }
 
 /// Batch `seq` stores the one-token block [seq] under its own hash.

@@ -11,7 +11,7 @@ use std::{
 
 use kvbridge_adapters_api::Loss;
 use kvbridge_schemas::{
-    Cursor, EngineKind, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust,
+    Cursor, EngineKind, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust, Trust,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -153,6 +153,23 @@ pub struct ViewCut {
     pub view: View,
 }
 
+impl ViewCut {
+    /// The cut for others to believe. A checkpoint has the trust of a view whose life is proven,
+    /// and that may be under way: what is believed now, of the same life, was true of the cut as
+    /// well. `None` = nobody may believe it.
+    pub fn as_believed(mut self, now: &ReplicaStatus) -> Option<ViewCut> {
+        let trust = self.header.trust.min(now.trust.device);
+        if trust == Trust::None || now.cursor.epoch != self.header.epoch {
+            return None;
+        }
+        self.header.trust = trust;
+        if let Some(state) = &mut self.header.state {
+            state.host = state.host.min(now.trust.host);
+        }
+        Some(self)
+    }
+}
+
 /// Something that readers of events are told.
 #[derive(Clone, Debug)]
 pub enum FleetEvent {
@@ -279,5 +296,47 @@ impl Fleet {
     /// Where drivers say what they applied.
     pub(crate) fn events_sender(&self) -> broadcast::Sender<FleetEvent> {
         self.events.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvbridge_adapters_api::Removal;
+    use kvbridge_schemas::{Epoch, Projection, Seq};
+
+    use super::*;
+    use crate::view::ViewSettings;
+
+    /// The trust of a cut that is exact once its life is proven, to whoever asks now.
+    fn believed(trust: Trust, epoch: u64) -> Option<Trust> {
+        let header = SnapshotHeader {
+            replica: Replica { model: "m".into(), instance: "h:1".into(), rank: 0 },
+            epoch: Epoch(1),
+            resume_seq: Seq(5),
+            bus_seq: None,
+            last_digest: None,
+            trust: Trust::Exact,
+            block_count: 0,
+            state: None,
+        };
+        let view = View::new(ViewSettings {
+            projection: Projection::Last8,
+            removal: Removal::PerCopy,
+            orphans_max: 8,
+        });
+        let now = ReplicaStatus {
+            trust: TierTrust { device: trust, host: Trust::None },
+            cursor: Cursor { epoch: Epoch(epoch), next_seq: Seq(5) },
+            ..ReplicaStatus::starting()
+        };
+        ViewCut { header, view }.as_believed(&now).map(|cut| cut.header.trust)
+    }
+
+    #[test]
+    fn a_cut_is_believed_no_more_than_its_bridge_believes_now() {
+        assert_eq!(believed(Trust::Exact, 1), Some(Trust::Exact));
+        assert_eq!(believed(Trust::LowerBound, 1), Some(Trust::LowerBound));
+        assert_eq!(believed(Trust::None, 1), None);
+        assert_eq!(believed(Trust::Exact, 2), None, "another life");
     }
 }

@@ -12,6 +12,7 @@ pub mod registry;
 mod reload;
 mod shutdown;
 mod start;
+mod twin;
 
 pub use driver::{Driver, DriverParts, Outputs};
 pub use fleet::{

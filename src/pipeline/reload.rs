@@ -58,6 +58,8 @@ pub async fn reload(
     for replica in changes.removed {
         let key = replica.key();
         pipeline.close(&key).await;
+        // A bus may have it too, and told of it while it was read here.
+        pipeline.bus.find_anew(&replica);
         reloaded.removed.push(key);
     }
     for source in &changes.changed {

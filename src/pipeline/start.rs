@@ -175,16 +175,17 @@ impl Pipeline {
         self.bus.prepare(&source.replica, tasks)?;
         let at = recovery.cursor();
         let digests: Vec<_> = recovery.digests().collect();
+        let log = self.log(source, tail, (at, digests));
         let begun = Begun {
             replica: source.replica.clone(),
             engine: source.engine.clone(),
             pool_blocks: source.pool_blocks,
-            source: opened.source,
+            source: self.with_twin(opened.source, &source.replica, log.as_ref(), tasks),
             recovery,
             view: opened.view,
             kept: view,
             fold,
-            log: self.log(source, tail, (at, digests)),
+            log,
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use kvbridge_schemas::{Cursor, Digest, Seq};
+use kvbridge_adapters_api::{Continuity, Replay, Source};
+use kvbridge_schemas::{Cursor, Digest, Replica, Seq};
 
-use super::Pipeline;
+use super::{super::twin::TwinSource, Pipeline, Tasks};
 use crate::{
     bus::LogWriter,
     clock::Clock,
@@ -39,6 +40,25 @@ impl Pipeline {
         let Some(life) = life else { return Some(log) };
         life.restore(digests);
         Some(log.with_life(life))
+    }
+
+    /// With the log of other bridges as a second journal, where there is one. Not for a source that
+    /// does not see its reconnects: what it lacks may be another life's, and on the log are its own
+    /// batches too.
+    pub(super) fn with_twin(
+        &self,
+        engine: Box<dyn Source>,
+        replica: &Replica,
+        log: Option<&LogWriter>,
+        tasks: &mut Tasks,
+    ) -> Box<dyn Source> {
+        let can = engine.capabilities();
+        let asked = can.replay == Replay::Journal && can.continuity == Continuity::Proven;
+        let life = log.and_then(LogWriter::life).filter(|_| asked && !can.epoch_on_wire);
+        match life.and_then(|life| Some((life, self.bus.past(replica, self.clock, tasks)?))) {
+            Some((life, past)) => Box::new(TwinSource::new(engine, life, Arc::from(past))),
+            None => engine,
+        }
     }
 }
 

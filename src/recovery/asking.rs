@@ -105,6 +105,11 @@ impl Recovery {
 
     /// The same question once more, on a fresh connection, as long as it brings us nearer.
     pub(super) fn ask_again(&mut self, cx: &mut Cx<'_>) {
+        self.ask_once_more(cx, 1);
+    }
+
+    /// The same, where the attempt counts for so much.
+    pub(super) fn ask_once_more(&mut self, cx: &mut Cx<'_>, fruitless: u32) {
         let distance = self.distance();
         let held_nothing = self.held.is_empty();
         let next_at = self.pace.next(cx.now);
@@ -112,7 +117,7 @@ impl Recovery {
         let Some(asking) = self.phase.asking() else { return };
         let nearer = distance < asking.distance || (asking.advanced && held_nothing);
         asking.distance = asking.distance.min(distance);
-        asking.fruitless = if nearer { 0 } else { asking.fruitless + 1 };
+        asking.fruitless = if nearer { 0 } else { asking.fruitless + fruitless };
         // A look at a settled engine must not keep live batches waiting.
         let spent = asking.fruitless >= attempts_max || (asking.probe && !held_nothing && !nearer);
         if !spent {

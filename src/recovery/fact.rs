@@ -113,6 +113,8 @@ pub enum Fact {
     TailBehind(Seq),
     /// The bridges believe more than we do: their view is fetched.
     Refetched,
+    /// What the engine's journal no longer has came from another bridge's copy on the bus.
+    HealedByTwin(Seq),
 }
 
 impl Fact {
@@ -170,6 +172,7 @@ impl Fact {
             Fact::Vouched => "vouched",
             Fact::TailBehind(_) => "tail_behind",
             Fact::Refetched => "refetched",
+            Fact::HealedByTwin(_) => "healed_by_twin",
         }
     }
 }

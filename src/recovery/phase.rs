@@ -212,6 +212,8 @@ pub(super) struct Asking {
     pub(super) expect: Option<Seq>,
     /// This answer returned the last applied batch with the digest we keep.
     pub(super) anchored: bool,
+    /// The log's own numbers said that the view misses nothing before the rest of this answer.
+    pub(super) continues: bool,
     /// This answer brought batches that were not applied before.
     pub(super) advanced: bool,
     /// Where this answer jumped. What follows is not applied.
@@ -244,6 +246,7 @@ impl Asking {
             probe,
             expect: None,
             anchored: false,
+            continues: false,
             advanced: false,
             jump: None,
             earlier_jump: None,
@@ -259,6 +262,7 @@ impl Asking {
         self.ask = ask;
         self.expect = None;
         self.anchored = false;
+        self.continues = false;
         self.advanced = false;
         self.jump = None;
     }

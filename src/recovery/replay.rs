@@ -21,12 +21,14 @@ impl Recovery {
         match part {
             AnswerPart::Batch(batch) => self.answer_batch(cx, batch),
             AnswerPart::Continues(cursor) => self.answer_continues(cx, cursor),
+            AnswerPart::FromTwin(seq) => cx.record(Fact::HealedByTwin(seq)),
             AnswerPart::End => self.answer_end(cx),
             AnswerPart::Failed => {
                 cx.record(Fact::ReplayFailed);
                 self.answer_lost(cx);
             }
-            AnswerPart::Truncated => self.truncated(cx, None),
+            AnswerPart::Busy => self.answer_busy(cx),
+            AnswerPart::Truncated => self.answer_truncated(cx),
             AnswerPart::SnapshotIntro(_)
             | AnswerPart::SnapshotRecords(_)
             | AnswerPart::SnapshotEnd
@@ -50,6 +52,7 @@ impl Recovery {
         if let Ask::Open { attempt, .. } = asking.ask {
             asking.ask = Ask::Open { attempt, deadline };
         }
+        asking.continues = false;
         if let Some(jump) = &mut asking.jump {
             jump.complete |= live_behind;
             return;
@@ -98,9 +101,29 @@ impl Recovery {
         if ours {
             asking.expect = Some(cursor.next_seq);
             asking.anchored = true;
+            asking.continues = true;
             asking.end_only = 0;
             self.confirmed = true;
         }
+    }
+
+    /// The start is lost, which is nothing to a view that the log's own numbers place behind it.
+    fn answer_truncated(&mut self, cx: &mut Cx<'_>) {
+        let next = self.cursor.next_seq;
+        let joined = self.held.first_seq().is_none_or(|first| first == next);
+        let Some(asking) = self.phase.asking() else { return };
+        match (asking.continues, joined) {
+            (false, _) => self.truncated(cx, None),
+            (true, true) => self.complete(cx),
+            // The end of the answer asks for what lies before what is held.
+            (true, false) => (),
+        }
+    }
+
+    /// Nothing was said of the log, so it is no step towards giving up.
+    fn answer_busy(&mut self, cx: &mut Cx<'_>) {
+        cx.record(Fact::Busy);
+        self.broke_off(cx, 0);
     }
 
     /// A replayed batch that is applied already: the proof that it is still the same life.
@@ -190,11 +213,15 @@ impl Recovery {
 
     /// The answer broke off or never came.
     pub(super) fn answer_lost(&mut self, cx: &mut Cx<'_>) {
+        self.broke_off(cx, 1);
+    }
+
+    fn broke_off(&mut self, cx: &mut Cx<'_>, fruitless: u32) {
         let jump = self.phase.asking().and_then(|asking| asking.jump.take());
         self.cancel(cx);
         match jump {
             Some(jump) => self.jumped(cx, jump.batch, jump.complete),
-            None => self.ask_again(cx),
+            None => self.ask_once_more(cx, fruitless),
         }
     }
 

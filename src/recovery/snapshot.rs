@@ -46,7 +46,7 @@ impl Recovery {
                 fetch.records = fetch.records.saturating_add(count)
             }
             AnswerPart::SnapshotEnd => fetch.ended = true,
-            AnswerPart::SnapshotRefused(SnapshotRefusal::Busy) => {
+            AnswerPart::Busy | AnswerPart::SnapshotRefused(SnapshotRefusal::Busy) => {
                 cx.record(Fact::Busy);
                 return self.fetch_again(cx);
             }
@@ -62,7 +62,10 @@ impl Recovery {
                 return self.fetch_failed(cx);
             }
             AnswerPart::Failed | AnswerPart::Truncated => return self.fetch_again(cx),
-            AnswerPart::Batch(_) | AnswerPart::Continues(_) | AnswerPart::End => {
+            AnswerPart::Batch(_)
+            | AnswerPart::Continues(_)
+            | AnswerPart::FromTwin(_)
+            | AnswerPart::End => {
                 return cx.record(Fact::StaleAnswer);
             }
         }

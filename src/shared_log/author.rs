@@ -155,6 +155,13 @@ impl Author {
         }
     }
 
+    /// Whether [`Author::catch_up`] would tell it: a log that is behind goes on with a reset, of a
+    /// life with a name and by a view that stands.
+    pub fn can_catch_up(&self, cursor: Cursor, trust: Trust, names: bool) -> bool {
+        let stands = trust > Trust::None && self.name_of(cursor.epoch, names).is_some();
+        self.lane.is_behind() && stands
+    }
+
     /// There is room again: what was left out is told.
     pub fn catch_up(&mut self, cursor: Cursor, trust: Trust, names: bool) {
         if let Some(epoch) = self.name_of(cursor.epoch, names)

@@ -172,6 +172,11 @@ pub struct Known {
 }
 
 impl Known {
+    /// No place is known.
+    pub fn nothing(start_seq: Seq) -> Known {
+        Known { start_seq, positions: Positions::new(1), starts: Vec::new() }
+    }
+
     /// The first seq that is wanted.
     pub fn start_seq(&self) -> Seq {
         self.start_seq

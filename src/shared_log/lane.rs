@@ -109,8 +109,13 @@ impl Lane {
         }
     }
 
-    /// The log is somebody's already: goes on where it ends.
+    /// The log is somebody's already: goes on where it ends. What this bridge handed over itself is
+    /// on its way there, whether it was seen or not. What lies beyond was compared with what the
+    /// view applied since, so it lifts a doubt.
     pub fn go_on(&mut self, log: Cursor, missing: impl IntoIterator<Item = Seq>) {
+        if self.log.is_some_and(|own| own.epoch == log.epoch && own.next_seq >= log.next_seq) {
+            return;
+        }
         self.begin(log.epoch);
         self.log = Some(log);
         self.missing.extend(missing);

@@ -176,6 +176,23 @@ fn a_log_of_somebody_is_gone_on_with_where_it_ends() {
 }
 
 #[test]
+fn what_was_handed_over_is_not_written_again_when_the_log_is_looked_at() {
+    let mut lane = lane();
+    let at = |next_seq| Cursor { epoch: Epoch(1), next_seq: Seq(next_seq) };
+    apply(&mut lane, 0..5);
+    // Two of them are still on their way.
+    lane.go_on(at(3), []);
+    assert_eq!(apply(&mut lane, [3, 4, 5]), "5");
+    // A doubt stays where the log tells nothing new, and not where a twin was compared.
+    lane.cleared();
+    lane.go_on(at(6), []);
+    assert_eq!(apply(&mut lane, [6]), "6+1 unproven");
+    lane.cleared();
+    lane.go_on(at(9), []);
+    assert_eq!(apply(&mut lane, 7..11), "9, 10");
+}
+
+#[test]
 fn what_is_missing_below_the_end_of_a_log_is_written_late() {
     let mut lane = lane();
     lane.go_on(Cursor { epoch: Epoch(1), next_seq: Seq(9) }, [Seq(3), Seq(6)]);

@@ -5,6 +5,7 @@
 //! - [`Follower`]: what a reader of the log knows, and where it reads on.
 //! - [`lane`](Lane): what one replica's log holds, and what must be written next so that it has no
 //!   hole.
+//! - [`Healing`]: whether what another bridge wrote closes a hole of an engine's journal.
 //! - [`TailReader`]: the end of a log, out of its newest messages.
 //! - [`Vouches`]: which bridge's word counts for a log, and for how long.
 //! - [`lives`]: which life of the cache the log is of, and who may name one.
@@ -16,6 +17,7 @@
 mod author;
 mod content;
 mod follower;
+mod healing;
 mod lane;
 pub mod lives;
 mod naming;
@@ -31,6 +33,7 @@ mod window;
 pub use author::Author;
 pub use content::{FORMAT, batch_of, events_of};
 pub use follower::{Follower, Joined, Known, LogEnds, Search, log_capabilities};
+pub use healing::{Healing, Step};
 #[cfg(feature = "shell")]
 pub(crate) use lane::{Covered, reset_envelope};
 pub use lane::{DIGESTS_KEPT, Lane, LogTail, Outgoing, ResetCause};

@@ -166,6 +166,21 @@ impl Naming {
         }
     }
 
+    /// Another bridge may have written more of the life than was known when it got its name.
+    pub fn look_again(&mut self) {
+        if let Some(epoch) = self.name.epoch() {
+            self.own.named = Some(epoch);
+            self.rename(Name::Undecided);
+        }
+    }
+
+    /// What the life is or was called on the log, and its newest batch that was applied.
+    pub fn newest(&self) -> Option<(Epoch, (Seq, Digest))> {
+        let epoch = self.name.epoch().or(self.own.named)?;
+        let (seq, digest) = self.own.digests.last_key_value()?;
+        Some((epoch, (*seq, *digest)))
+    }
+
     /// The name, if it changed since `turn`; and the new turn.
     pub fn name_since(&self, turn: u64) -> Option<(u64, Name)> {
         (self.turn != turn).then(|| (self.turn, self.name.clone()))

@@ -50,6 +50,19 @@ fn other_bytes_under_a_known_number_are_another_life() {
 }
 
 #[test]
+fn a_life_that_is_looked_at_again_keeps_its_place() {
+    let mut life = life();
+    hear(&mut life, 3, 1);
+    assert_eq!(life.newest(), None, "nothing on the log is known to be of it");
+    named(&mut life);
+    life.look_again();
+    assert_eq!(*life.name(), Name::Undecided);
+    assert_eq!(life.newest(), Some((Epoch(9), (Seq(3), Digest([1; 16])))));
+    hear(&mut life, 3, 2);
+    assert_eq!(life.newest(), None, "another life");
+}
+
+#[test]
 fn a_view_that_stands_below_what_was_heard_is_of_another_life() {
     let mut life = life();
     (10..15).for_each(|seq| hear(&mut life, seq, 1));

@@ -123,7 +123,8 @@ fn level(fact: Fact) -> Level {
         | Fact::LeaseExpired
         | Fact::TailLoss(_)
         | Fact::BridgeSilent
-        | Fact::TailBehind(_) => Level::Warn,
+        | Fact::TailBehind(_)
+        | Fact::HealedByTwin(_) => Level::Warn,
         Fact::NewEpoch(_)
         | Fact::Rollback(_)
         | Fact::Reset(_)
@@ -166,7 +167,8 @@ fn detail(fact: Fact) -> Detail {
         | Fact::Hole(seq)
         | Fact::PermanentHole(seq)
         | Fact::TailLoss(seq)
-        | Fact::TailBehind(seq) => Detail { seq: Some(seq.0), count: None },
+        | Fact::TailBehind(seq)
+        | Fact::HealedByTwin(seq) => Detail { seq: Some(seq.0), count: None },
         _ => Detail::default(),
     }
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the base images that the Dockerfile names available, each only if it is missing: from a registry, or,
+# Makes the images that Dockerfile and docker-compose.yml name available, each only if it is missing: from a registry, or,
 # where none can be reached, a stand-in of the same name made of this machine's Debian mirror and Rust
 # toolchain. A stand-in also believes the certificate authorities that this machine believes, because a
 # network that hides registries often re-signs what it lets through. Nothing of that is in our own images.
 set -euo pipefail
-readonly BASE=debian:bookworm-slim RUST=rust:1.95-slim-bookworm
+readonly BASE=debian:bookworm-slim RUST=rust:1.95-slim-bookworm NATS=nats:2.15
 readonly CA=/etc/ssl/certs/ca-certificates.crt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -45,5 +45,15 @@ END
         docker build -q -t "$RUST" - >&2
 }
 
+# The server that the tests run, alone, as in the official image.
+nats() {
+    mkdir "$work/nats"
+    cp "$(tests/peers/ensure_nats.sh)" "$work/nats/nats-server"
+    printf 'FROM debian:bookworm-slim\nCOPY nats-server /nats-server\nENTRYPOINT ["/nats-server"]\n' \
+        >"$work/nats/Dockerfile"
+    docker build -q -t "$NATS" "$work/nats" >&2
+}
+
 have "$BASE" >&2 || base
 have "$RUST" >&2 || rust
+have "$NATS" >&2 || nats

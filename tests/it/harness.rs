@@ -48,7 +48,7 @@ pub(crate) struct Engine {
     process: Child,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
-    live: u64,
+    pub(crate) live: u64,
     replay: u64,
 }
 

@@ -17,6 +17,7 @@ mod matching;
 mod nats_auth;
 mod nats_bus;
 mod nats_cluster;
+mod nats_heal;
 mod nats_lives;
 mod nats_permissions;
 mod nats_reader;

@@ -271,6 +271,44 @@ async fn a_server_without_jetstream_is_named() {
     world.end().await;
 }
 
+/// An account that may store so much, for whoever comes without a name.
+fn with_room_for(name: &str, room: &str) -> Server {
+    let account = format!("A: {{ jetstream: {{ max_file: {room} }}, users: [{{ user: a }}] }}");
+    let mut server =
+        Server::prepared(name, &format!("accounts {{ {account} }}\nno_auth_user: a\n"));
+    server.start();
+    server
+}
+
+#[tokio::test]
+async fn a_server_without_room_for_the_stream_is_named() {
+    let server = with_room_for("noroom", "1MB");
+    let world = World::start(&config(&server));
+    let standing = world.until(BusState::NoStream).await;
+    assert!(standing.detail.contains("insufficient storage"), "{standing:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_full_store_is_named_and_what_waits_is_stored_when_there_is_room() {
+    let server = with_room_for("full", "8MB");
+    let mut config = config(&server);
+    config.streams.bytes_max = 4 * 1024 * 1024;
+    let world = World::start(&config);
+    let mut writer = world.writer(0);
+    stored(vec![writer.publish(&outgoing(0, 0, 1)).unwrap()]).await;
+    // Somebody else's, without a limit of its own.
+    let context = server.jetstream().await;
+    context.create_stream("OTHER").await.unwrap();
+    while context.publish("OTHER", vec![0; 1 << 18].into()).await.unwrap().await.is_ok() {}
+    let receipts = (1..100).map(|seq| writer.publish(&outgoing(0, seq, 2_000)).unwrap()).collect();
+    assert!(world.until(BusState::NotStoring).await.detail.contains("exceeded"));
+    context.delete_stream("OTHER").await.unwrap();
+    stored(receipts).await;
+    assert_eq!(contiguous(&server.read(STREAM).await), 100);
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_batch_too_large_for_the_server_becomes_a_reset() {
     let server = Server::started("large");
@@ -333,9 +371,9 @@ async fn a_full_spool_with_resync_leaves_out_and_says_what() {
     let world = World::start(&config);
     let mut log = world.log(SpoolFull::Resync);
     assert_eq!(offer(&mut log, 1_000), 1_000);
-    assert!(log.wants_room(Trust::Exact) && !log.wants_room(Trust::None));
-    server.start();
     let cursor = Cursor { epoch: Epoch(7), next_seq: Seq(1_000) };
+    assert!(log.wants_room(cursor, Trust::Exact) && !log.wants_room(cursor, Trust::None));
+    server.start();
     let room = log.room(cursor, Trust::Exact, "contiguous");
     tokio::time::timeout(Duration::from_secs(20), room).await.expect("no room");
     log.applied(envelope(0, 1_000, 2_000));
@@ -353,10 +391,9 @@ async fn hash_shards_store_under_the_hint_subject() {
     let mut config = config(&server);
     config.streams.shards = Shards::Hash(2);
     let world = World::start(&config);
-    let plan = Plan::new(&config.streams);
     let mut writer = world.writer(0);
     stored((0..10).map(|seq| writer.publish(&outgoing(0, seq, 1)).unwrap()).collect()).await;
-    let messages = server.read(&plan.name_of(&replica(0))).await;
+    let messages = server.read(&Plan::new(&config.streams).name_of(&replica(0))).await;
     assert_eq!(contiguous(&messages), 10);
     assert_eq!(messages[0].subject, subject::hint(&replica(0).key()));
     world.end().await;

@@ -56,7 +56,7 @@ fn covered(messages: &[Message]) -> BTreeMap<u64, BTreeSet<u64>> {
 }
 
 /// Waits until the newest life on the log ends there; returns everything on it.
-fn log_reaches(server: &Server, lives: usize, next_seq: u64) -> Vec<Message> {
+pub(crate) fn log_reaches(server: &Server, lives: usize, next_seq: u64) -> Vec<Message> {
     until(&format!("{lives} lives on the log, the last one up to {next_seq}"), || {
         let messages = log(server);
         let covered = covered(&messages);
@@ -68,13 +68,13 @@ fn log_reaches(server: &Server, lives: usize, next_seq: u64) -> Vec<Message> {
 }
 
 /// Every batch once, and every id.
-fn each_once(messages: &[Message]) {
+pub(crate) fn each_once(messages: &[Message]) {
     let data: Vec<_> = messages.iter().filter(|message| is_data(message)).collect();
     let places: BTreeSet<_> = data.iter().map(|message| (message.epoch, message.seq)).collect();
     assert_eq!(places.len(), data.len());
 }
 
-fn resets(messages: &[Message]) -> Vec<(u64, u32)> {
+pub(crate) fn resets(messages: &[Message]) -> Vec<(u64, u32)> {
     let is_reset = |m: &&Message| matches!(m.envelope.events.first(), Some(Event::Reset(_)));
     messages.iter().filter(is_reset).map(|m| (m.seq, m.envelope.span)).collect()
 }

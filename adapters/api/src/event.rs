@@ -72,12 +72,17 @@ pub enum AnswerPart {
     /// stands here misses nothing that lies before the rest of this answer. Only for a log that
     /// names lives; it stands in for the batch below, where that is kept no longer.
     Continues(Cursor),
+    /// The journal lacks batches from here on that another bridge has: its copies follow, up to
+    /// where the journal goes on. Whoever answers so has compared bytes on both sides.
+    FromTwin(Seq),
     /// The replay's end marker. It proves nothing by itself.
     End,
     /// The journal no longer holds the start (only a source that can know it says so).
     Truncated,
     /// The request ended without an end marker: the peer went, or said no.
     Failed,
+    /// Too much is under way there for a replay. It says nothing of the log: ask again, later.
+    Busy,
     /// What the snapshot is of.
     SnapshotIntro(SnapshotIntro),
     /// So many more records are in the shadow view: what

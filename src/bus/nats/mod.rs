@@ -30,7 +30,7 @@ use std::{
 };
 
 use kvbridge_adapters_api::{Removal, Source};
-use kvbridge_schemas::{Cursor, Replica, ReplicaKey};
+use kvbridge_schemas::{Cursor, Replica, ReplicaKey, subject};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -44,12 +44,12 @@ pub use streams::{Difference, Plan, StreamReport};
 use self::{
     desk::Lives,
     publisher::Publisher,
-    reader::Reader,
+    reader::{LogPast, Reader},
     session::Sessions,
     snapshots::Keep,
     spool::{Queued, SpoolWriter},
 };
-use super::{Bus, BusState, Found, LogLife, Standing, Writer, made_up_name, spool::Spool};
+use super::{Bus, BusState, Found, LogLife, Past, Standing, Writer, made_up_name, spool::Spool};
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
@@ -68,6 +68,8 @@ pub struct NatsBus {
     session: OnceLock<(Sessions, watch::Receiver<Standing>)>,
     /// The reading side, in a process that reads.
     reader: OnceLock<Arc<Reader>>,
+    /// What reads the logs that this process writes, when it must.
+    past: OnceLock<Arc<Reader>>,
 }
 
 struct OneStream {
@@ -93,6 +95,7 @@ impl NatsBus {
             streams: Mutex::default(),
             session: OnceLock::new(),
             reader: OnceLock::new(),
+            past: OnceLock::new(),
         }
     }
 
@@ -226,6 +229,16 @@ impl Bus for NatsBus {
         Some(life)
     }
 
+    fn past(&self, replica: &Replica, clock: Clock, tasks: &mut Tasks) -> Option<Box<dyn Past>> {
+        let sessions = self.session(tasks);
+        let reader = self.past.get_or_init(|| {
+            // It follows nothing, so it finds nothing.
+            let (found, _) = mpsc::channel(1);
+            Arc::new(Reader::new(&self.config, sessions, clock, found))
+        });
+        Some(Box::new(LogPast::new(Arc::clone(reader), replica)))
+    }
+
     fn forget(&self, replica: &Replica) {
         if let Some(stream) = self.streams().get(&self.plan.name_of(replica)) {
             stream.lives.forget(replica);
@@ -246,6 +259,12 @@ impl Bus for NatsBus {
 
     fn source(&self, replica: &Replica, removal: Removal) -> Option<Box<dyn Source>> {
         Some(self.reader.get()?.source(replica, removal))
+    }
+
+    fn find_anew(&self, replica: &Replica) {
+        if let Some(reader) = self.reader.get() {
+            reader.known().remove(&subject::hint(&replica.key()));
+        }
     }
 
     fn keep_snapshots(&self, fleet: &Arc<Fleet>, clock: Clock, tasks: &mut Tasks) {

@@ -188,20 +188,11 @@ impl Desk {
         let Some((key, handle)) = self.fleet.replica(key.as_str()) else {
             return Answer::Refused(Refusal::UnknownReplica);
         };
-        let Ok(Ok(mut cut)) = tokio::time::timeout(CUT_DEADLINE, handle.checkpoint()).await else {
+        let Ok(Ok(cut)) = tokio::time::timeout(CUT_DEADLINE, handle.checkpoint()).await else {
             return Answer::Refused(Refusal::Busy);
         };
-        // The cut has the trust of a view whose life is proven, and that may be under way: what is
-        // believed now, of the same life, was true of the cut as well.
-        let shown = handle.status.borrow().clone();
-        let trust = cut.header.trust.min(shown.trust.device);
-        if trust == Trust::None || shown.cursor.epoch != cut.header.epoch {
-            return Answer::Refused(Refusal::Untrusted);
-        }
-        cut.header.trust = trust;
-        if let Some(state) = &mut cut.header.state {
-            state.host = state.host.min(shown.trust.host);
-        }
+        let now = handle.status.borrow().clone();
+        let Some(cut) = cut.as_believed(&now) else { return Answer::Refused(Refusal::Untrusted) };
         // A reader that installs it goes on with the log, which must reach that far.
         let at = Cursor { epoch: cut.header.epoch, next_seq: cut.header.resume_seq };
         let reached = tokio::time::timeout(CUT_DEADLINE, self.reached(&key, at));

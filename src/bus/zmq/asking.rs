@@ -2,6 +2,7 @@
 //! [`ExchangeClient`](kvbridge_adapters_zmq::ExchangeClient). No socket.
 
 use bytes::Bytes;
+use kvbridge_adapters_api::AnswerPart;
 use kvbridge_adapters_zmq::{Exchange, FrameError, Multipart, Next, Turn};
 use kvbridge_schemas::{Cursor, Epoch, ReplicaKey, Seq, SnapshotHeader, SnapshotRecord, codec};
 
@@ -22,8 +23,22 @@ pub(super) enum Part {
     Records(Vec<SnapshotRecord>),
     /// No more records follow.
     SnapshotEnd,
-    /// The bridge says no.
+    /// The bridge says no to a replay. Nothing was said of the log: the answer has no end.
+    NoReplay(Refusal),
+    /// The bridge gives no snapshot.
     Refused(Refusal),
+}
+
+/// What a replay is that a bridge refuses. A word of the journal's trouble brings us no nearer; one
+/// of other readers says nothing.
+pub(super) fn no_replay(refusal: Refusal) -> AnswerPart {
+    match refusal {
+        Refusal::Busy => AnswerPart::Busy,
+        Refusal::Untrusted
+        | Refusal::UnknownReplica
+        | Refusal::UnknownSnapshot
+        | Refusal::Unreadable => AnswerPart::Failed,
+    }
 }
 
 fn done(part: Part) -> Turn<Part> {
@@ -64,16 +79,17 @@ impl Exchange for ReplayOf {
         let (ticket, answer) = read_answer(frames, frame_bytes_max)?;
         let answer = match answer {
             Answer::Replay(answer) => answer,
-            Answer::Refused(refusal) => return Ok(done(Part::Refused(refusal))),
+            Answer::Refused(refusal) => return Ok(done(Part::NoReplay(refusal))),
             _ => return Err(OTHER),
         };
         let ReplayAnswer { epoch, first, next: next_seq, after, messages } = answer;
         let asked_of_it = self.epoch == epoch || self.epoch == Epoch(0);
         let end = Cursor { epoch, next_seq };
-        // A reader asks from the batch below where it stands.
-        let stands_at_end = self.first.plus(1) == next_seq;
-        if messages.is_empty() && asked_of_it && self.first < first && !stands_at_end {
-            return Ok(done(Part::Truncated));
+        if messages.is_empty() && asked_of_it && self.first < first {
+            // A reader asks from some batches below where it stands: one that stands at the end
+            // misses nothing, although those are kept no longer.
+            let parts = vec![(Part::Continues(end), 0), (Part::Truncated, 0)];
+            return Ok(Turn { parts, next: Next::Done });
         }
         let last = messages.last().map(|(seq, _)| *seq);
         let next = match (after, last) {
@@ -216,8 +232,30 @@ mod tests {
         // A reset that covers the seq begins below it, and is in the answer.
         assert_eq!(hear(&mut replay(7, 3), answer(7, 0, 0, &[0])).unwrap(), (2, "done".into()));
         assert_eq!(hear(&mut replay(7, 3), answer(0, 0, 0, &[])).unwrap(), (0, "done".into()));
-        // What is below the end is not missed by who stands there.
-        assert_eq!(hear(&mut replay(7, 98), answer(7, 99, 0, &[])).unwrap(), (1, "done".into()));
+    }
+
+    #[test]
+    fn a_lost_start_is_told_with_the_end_of_the_log() {
+        for first in [96, 97, 98] {
+            let lost = Answer::Replay(answer(7, 99, 0, &[]));
+            let turn = replay(7, first).hear(write_answer(9, &lost), 1024).unwrap();
+            let end = Cursor { epoch: Epoch(7), next_seq: Seq(99) };
+            let said = matches!(&turn.parts[..],
+                [(Part::Continues(at), _), (Part::Truncated, _)] if *at == end);
+            assert!(said, "{turn:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_replay_is_no_empty_journal() {
+        for (refusal, part) in
+            [(Refusal::Busy, AnswerPart::Busy), (Refusal::Unreadable, AnswerPart::Failed)]
+        {
+            let refused = write_answer(9, &Answer::Refused(refusal));
+            let turn = replay(7, 3).hear(refused, 1024).unwrap();
+            assert!(matches!(turn.parts[..], [(Part::NoReplay(came), _)] if came == refusal));
+            assert_eq!(no_replay(refusal), part);
+        }
     }
 
     #[test]

@@ -30,12 +30,24 @@ use crate::{
 /// its replicas one by one.
 const ABSENT_MAX: u32 = 15;
 
+/// Lists in a row that a bridge must fail to give before another one may take its replicas over:
+/// the reader of a bridge that only restarts keeps its view. Until then nobody reads them.
+const UNREACHED_MAX: u32 = 15;
+
 #[derive(Debug)]
 struct Entry {
     /// The bridge that publishes it, by its place in the configuration.
     bridge: usize,
     place: Place,
     absent: u32,
+    /// Lists in a row that its bridge did not give.
+    unreached: u32,
+}
+
+impl Entry {
+    fn new(bridge: usize, place: &Place) -> Entry {
+        Entry { bridge, place: place.clone(), absent: 0, unreached: 0 }
+    }
 }
 
 /// All replicas that were found.
@@ -53,6 +65,18 @@ impl Directory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The next list that names it tells of it as new.
+    pub(super) fn forget(&self, key: &ReplicaKey) {
+        self.lock().remove(key);
+    }
+
+    /// A bridge does not say what it has. Its replicas stay: it may come back with all of them.
+    fn unreached(&self, bridge: usize) {
+        for entry in self.lock().values_mut().filter(|entry| entry.bridge == bridge) {
+            entry.unreached = entry.unreached.saturating_add(1);
+        }
+    }
+
     /// Takes what a bridge has, and says what that changes.
     fn listed(&self, bridge: usize, endpoint: &Endpoint, listed: Listed) -> Vec<Found> {
         let place = Place {
@@ -63,26 +87,27 @@ impl Directory {
         let mut known = self.lock();
         for entry in known.values_mut().filter(|entry| entry.bridge == bridge) {
             entry.absent = entry.absent.saturating_add(1);
+            entry.unreached = 0;
         }
         for (key, engine) in listed.replicas {
             let Ok(replica) = ReplicaKey::parse(key.as_str()) else { continue };
             let full = known.len() >= BUS_REPLICAS_MAX;
             match known.get_mut(&key) {
-                Some(entry) if entry.bridge != bridge => {
+                Some(entry) if entry.bridge != bridge && entry.unreached < UNREACHED_MAX => {
                     // The logs of two bridges differ in lives and numbers: one reader cannot follow
                     // both.
                     bus_read_refused("twin");
                     debug!(replica = %key, bridge = %endpoint, "published by another bridge too");
                 }
-                Some(entry) if entry.place != place => {
-                    (entry.place, entry.absent) = (place.clone(), 0);
+                Some(entry) if entry.bridge != bridge || entry.place != place => {
+                    *entry = Entry::new(bridge, &place);
                     found.push(Found::Vanished { replica: replica.clone() });
                     found.push(appeared(replica, &engine));
                 }
                 Some(entry) => entry.absent = 0,
                 None if full => bus_read_refused("replica"),
                 None => {
-                    known.insert(key, Entry { bridge, place: place.clone(), absent: 0 });
+                    known.insert(key, Entry::new(bridge, &place));
                     found.push(appeared(replica, &engine));
                 }
             }
@@ -125,8 +150,14 @@ pub(super) async fn follow(
                 warn!(%endpoint, "bridge does not say which replicas it has");
             }
         }
-        let changes = listed.map(|listed| directory.listed(bridge, &endpoint, listed));
-        for change in changes.unwrap_or_default() {
+        let changes = match listed {
+            Some(listed) => directory.listed(bridge, &endpoint, listed),
+            None => {
+                directory.unreached(bridge);
+                Vec::new()
+            }
+        };
+        for change in changes {
             tokio::select! {
                 () = stop.cancelled() => return,
                 sent = found.send(change) => if sent.is_err() { return },
@@ -205,5 +236,32 @@ mod tests {
         assert_eq!(directory.listed(0, &endpoint(1), list_of(9, &["x"])), [came("x")]);
         assert_eq!(directory.listed(1, &endpoint(2), list_of(9, &["x", "y"])), [came("y")]);
         assert_eq!(directory.place(&replica("x").key()).unwrap().requests, "tcp://h:1");
+    }
+
+    #[test]
+    fn a_replica_whose_source_here_is_removed_is_told_of_again() {
+        let directory = Directory::default();
+        assert_eq!(
+            directory.listed(0, &endpoint(1), list_of(9, &["x", "y"])),
+            [came("x"), came("y")]
+        );
+        directory.forget(&replica("x").key());
+        assert_eq!(directory.listed(0, &endpoint(1), list_of(9, &["x", "y"])), [came("x")]);
+    }
+
+    #[test]
+    fn a_replica_moves_off_a_bridge_that_is_gone() {
+        let directory = Directory::default();
+        let (a, b) = (endpoint(1), endpoint(2));
+        assert_eq!(directory.listed(0, &a, list_of(9, &["x"])), [came("x")]);
+        // A bridge that only restarts keeps it.
+        (1..UNREACHED_MAX).for_each(|_| directory.unreached(0));
+        assert_eq!(directory.listed(1, &b, list_of(9, &["x"])), []);
+        assert_eq!(directory.listed(0, &a, list_of(9, &["x"])), []);
+        (0..UNREACHED_MAX).for_each(|_| directory.unreached(0));
+        assert_eq!(directory.listed(1, &b, list_of(9, &["x"])), [went("x"), came("x")]);
+        assert_eq!(directory.place(&replica("x").key()).unwrap().requests, "tcp://h:2");
+        assert_eq!(directory.listed(0, &a, list_of(9, &["x"])), []);
+        assert_eq!(directory.place(&replica("x").key()).unwrap().requests, "tcp://h:2");
     }
 }

@@ -259,6 +259,10 @@ impl Bus for ZmqBus {
         self.read().remove(&replica.key());
     }
 
+    fn find_anew(&self, replica: &Replica) {
+        self.directory.forget(&replica.key());
+    }
+
     fn refresh_metrics(&self) {
         if let Some(publishing) = &self.publishing {
             publishing.metrics.spool(publishing.spool.used_bytes());

@@ -7,7 +7,7 @@ use std::{sync::Arc, thread, time::Duration};
 
 use bytes::Bytes;
 use kvbridge_adapters_zmq::Multipart;
-use kvbridge_schemas::{Cursor, EngineKind, Seq};
+use kvbridge_schemas::{Cursor, EngineKind, ReplicaKey, Seq};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -112,7 +112,10 @@ impl Publisher {
         let mut wait = RETRY_FIRST;
         loop {
             // Blocks, and this thread has nothing else to do.
-            let is_active = |key: &str| self.fleet.replica(key).is_some();
+            // Asked once for each message that is dropped: nothing of the fleet is copied.
+            let is_active = |key: &str| {
+                ReplicaKey::parse(key).is_ok_and(|replica| self.fleet.has(&replica.key()))
+            };
             match self.journal.append(&messages, &is_active) {
                 Ok(()) => {
                     self.stand(BusState::Ready, String::new());

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::{
-    asking::{Part, ReplayOf, SnapshotOf},
+    asking::{Part, ReplayOf, SnapshotOf, no_replay},
     wire::Refusal,
 };
 use crate::{
@@ -176,6 +176,12 @@ impl LogSource {
                 return Some(Delivery::Records { attempt, records });
             }
             Heard::Part(Part::SnapshotEnd) => AnswerPart::SnapshotEnd,
+            Heard::Part(Part::NoReplay(refusal)) => {
+                debug!(replica = %self.key, %attempt, reason = refusal.as_str(), "no replay");
+                // The end of the exchange is none of the answer: it would be one of an empty log.
+                self.asks.cancel();
+                no_replay(refusal)
+            }
             Heard::Part(Part::Refused(refusal)) => {
                 debug!(replica = %self.key, %attempt, reason = refusal.as_str(), "refused");
                 AnswerPart::SnapshotRefused(match refusal {

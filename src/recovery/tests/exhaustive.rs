@@ -67,6 +67,7 @@ const INPUTS: &[&str] = &[
     "records 3",
     "snapshot_end",
     "busy",
+    "replay_busy",
     "unavailable",
 ];
 

@@ -113,3 +113,115 @@ fn reset_anchors_what_follows() {
         "#]],
     );
 }
+
+/// Of a quiet replica the log keeps the newest batch only: whoever stands behind it misses nothing.
+// spec: recovery 2.10
+#[test]
+fn continues_although_the_start_is_lost() {
+    check(
+        with_stored_snapshot(),
+        "attach; live 5@0",
+        "intro 6; records 3; snapshot_end; continues 6@0; truncated; wait 10000; continues 6@0; \
+         truncated",
+        expect![[r#"
+            record installed
+            install 0 resume 6
+            request_replay 3
+            record replayed
+            cancel
+            announce exact (contiguous)
+            record idle
+            request_replay 3
+            record replayed
+            cancel
+        "#]],
+    );
+}
+
+/// The log ends elsewhere, or goes on behind where it said so: then a lost start is one.
+#[test]
+fn continues_elsewhere_and_the_start_is_lost() {
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7",
+        "wait 10000; continues 3@7; truncated; wait 10000; continues 2@7; batch 1@7; truncated",
+        expect![[r#"
+            record idle
+            request_replay 0
+            record truncated
+            record no_history
+            cancel
+            announce none (history_lost)
+            clear 7 Unproven
+            announce lower_bound (history_lost)
+            record idle
+            announce none (joined_late)
+            request_replay 0
+            record truncated
+            clear 7 Unproven
+            apply 1
+            announce none (history_lost)
+            record truncated
+            record no_history
+            cancel
+            clear 7 Unproven
+            announce lower_bound (history_lost)
+        "#]],
+    );
+}
+
+/// Held batches that join follow at once; before those that do not something is missing.
+#[test]
+fn continues_and_held_batches_follow() {
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7; detach; attach",
+        "live 2@7; continues 2@7; truncated; detach; attach; live 5@7; continues 3@7; truncated; \
+         end",
+        expect![[r#"
+            record replayed
+            cancel
+            apply 2
+            announce exact (contiguous)
+            announce none (detached)
+            record reattached
+            request_replay 0
+            announce none (verifying)
+            request_replay 0
+        "#]],
+    );
+}
+
+/// Whoever has no time for a replay says nothing of the log: nothing is cleared, however often.
+#[test]
+fn replay_busy() {
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7; detach; attach",
+        "replay_busy; wait 4000; replay_busy; wait 4000; replay_busy; wait 4000; replay_busy; \
+         wait 4000; replay_busy; wait 4000; replay_busy; wait 4000; batch 1@7; end",
+        expect![[r#"
+            record busy
+            cancel
+            request_replay 0
+            record busy
+            cancel
+            request_replay 0
+            record busy
+            cancel
+            request_replay 0
+            record busy
+            cancel
+            request_replay 0
+            record busy
+            cancel
+            request_replay 0
+            record busy
+            cancel
+            request_replay 0
+            record replayed
+            cancel
+            announce exact (contiguous)
+        "#]],
+    );
+}

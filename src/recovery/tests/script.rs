@@ -6,12 +6,12 @@
 //! seq) `live 5!` (body unreadable) `live 5?` (a store lost) `live 5~` (unknown tag) `live 5c` (the
 //! engine cleared) `live 5r` (a bridge cleared) `live 5@7` (epoch 7 on the wire) `live 5+3` (span
 //! 3) `live 5x` (reset told by a bridge, span 3) `live 5y` (the same with a snapshot object) ·
-//! `batch …` the same forms inside the open answer · `continues 5@7` (its log's numbers) `end`
-//! `failed` `truncated` `intro 20 barrier 20` (resume 20, 3 records) `intro 20` `records 3`
-//! `snapshot_end` `busy` `inconsistent` `too_large` `unavailable` · `save` (a checkpoint) `restart`
-//! (the process comes back with the last one) `forgetful` (… with nothing but its epoch) ·
-//! `vouch 5@7 exact` `bridge_silent` (what the bridges behind a log say) `look_from 3` (a log lacks
-//! batches from 3 on).
+//! `batch …` the same forms inside the open answer · `continues 5@7` (its log's numbers)
+//! `from_twin 5` `end` `failed` `truncated` `intro 20 barrier 20` (resume 20, 3 records) `intro 20`
+//! `records 3` `snapshot_end` `busy` `replay_busy` `inconsistent` `too_large` `unavailable` ·
+//! `save` (a checkpoint) `restart` (the process comes back with the last one) `forgetful` (… with
+//! nothing but its epoch) · `vouch 5@7 exact` `bridge_silent` (what the bridges behind a log say)
+//! `look_from 3` (a log lacks batches from 3 on).
 
 use std::fmt::Write as _;
 
@@ -179,11 +179,13 @@ impl Script {
                 }))
             }
             "end" => answer(AnswerPart::End),
+            "from_twin" => answer(AnswerPart::FromTwin(Seq(rest.parse().unwrap()))),
             "failed" => answer(AnswerPart::Failed),
             "truncated" => answer(AnswerPart::Truncated),
             "intro" => answer(AnswerPart::SnapshotIntro(intro(rest))),
             "records" => answer(AnswerPart::SnapshotRecords(rest.parse().unwrap())),
             "snapshot_end" => answer(AnswerPart::SnapshotEnd),
+            "replay_busy" => answer(AnswerPart::Busy),
             "busy" => answer(AnswerPart::SnapshotRefused(SnapshotRefusal::Busy)),
             "inconsistent" => answer(AnswerPart::SnapshotRefused(SnapshotRefusal::Inconsistent)),
             "too_large" => answer(AnswerPart::SnapshotRefused(SnapshotRefusal::TooLarge)),

@@ -178,3 +178,26 @@ fn look_from() {
         "#]],
     );
 }
+
+/// The engine's journal has lost what another bridge still has: the view stays exact.
+#[test]
+fn healed_by_twin() {
+    check(
+        vllm_like(),
+        "attach; live 0; live 1",
+        "live 4; from_twin 2; batch 1; batch 2; batch 3; batch 4",
+        expect![[r#"
+            record gap first 2 count 2
+            announce none (gap_open)
+            request_replay 0
+            record healed_by_twin
+            apply 2
+            apply 3
+            apply 4
+            record replayed
+            cancel
+            record duplicate
+            announce exact (contiguous)
+        "#]],
+    );
+}

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
-    Log, Reader, Replicas,
-    inbox::{Arrived, Inbox, Stored},
+    Log, Reader,
+    inbox::Stored,
     message::{engine_of, place_of},
     replay::Broken,
 };
@@ -25,8 +25,7 @@ use crate::{
         nats::{session::Session, snapshots::Snapshots},
     },
     config::limits::{BUS_READ_REPLICAS, BUS_READ_STREAMS, BUS_REPLICA_GRACE_MS},
-    recovery::Tick,
-    shared_log::{Joined, LogEnds, Pointer},
+    shared_log::{LogEnds, Pointer},
     telemetry,
 };
 
@@ -133,7 +132,8 @@ async fn follow_once(
     let stream = session.context.get_stream(&log.name).await;
     let stream = stream.map_err(|error| Broken::server(&error))?;
     let info = stream.cached_info();
-    let from = log.go_on_from(info);
+    let join = log.join_at(ends(info));
+    let from = join.joined.from;
     let config = pull::OrderedConfig {
         deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: from.0 },
         ..pull::OrderedConfig::default()
@@ -143,7 +143,7 @@ async fn follow_once(
     let messages = consumer.messages().await;
     let mut messages = messages.map_err(|error| Broken::server(&error))?;
     info!(stream = %log.name, from = from.0, created = %info.created, "bus stream followed");
-    log.attach();
+    log.attach(join);
     let _attached = Attachment(log);
     look_for_snapshots(reader, session, log).await;
     let mut looks = tokio::time::interval(LOOK_AT_STREAM);
@@ -176,11 +176,12 @@ fn take(reader: &Reader, log: &Log, message: Message) -> Result<(), Broken> {
     let place = message.headers.as_ref().and_then(place_of);
     let (message, _) = message.split();
     let subject = message.subject.as_str();
+    log.comes(at);
     match log.inbox(subject) {
         Some(inbox) => {
             inbox.message(Stored { at, place, payload: message.payload });
         }
-        None => reader.appeared(subject, &message.payload),
+        None => reader.appeared(log, subject, &message.payload),
     }
     log.set_through(at);
     Ok(())
@@ -196,6 +197,10 @@ async fn look_for_replicas(reader: &Reader, session: &Session, log: &Log) -> Res
     while let Some((subject, _)) =
         subjects.try_next().await.map_err(|error| Broken::server(&error))?
     {
+        // Whatever else lies here must not take the places of what is read.
+        if reader.reads(&subject).is_none() && log.inbox(&subject).is_none() {
+            continue;
+        }
         if present.len() >= BUS_READ_REPLICAS {
             telemetry::bus_read_refused("replica");
             break;
@@ -204,7 +209,7 @@ async fn look_for_replicas(reader: &Reader, session: &Session, log: &Log) -> Res
     }
     for subject in present.iter().filter(|subject| reader.is_new(subject)) {
         if let Ok(newest) = stream.direct_get_last_for_subject(subject.as_str()).await {
-            reader.appeared(subject, &newest.payload);
+            reader.appeared(log, subject, &newest.payload);
         }
     }
     vanished(reader, session, log, &present).await;
@@ -240,86 +245,27 @@ async fn look_for_snapshots(reader: &Reader, session: &Session, log: &Log) {
     }
 }
 
-impl Log {
-    /// Where the live path begins, and whether that joins what was read before.
-    fn go_on_from(&self, info: &Info) -> BusSeq {
-        let joined = Joined::after(self.created(), self.through(), ends(info));
-        self.set_created(created(info));
-        self.set_through(BusSeq(joined.from.0 - 1));
-        let mut replicas = self.replicas();
-        replicas.continuous = joined.continuous;
-        replicas.same_log = joined.same_log;
-        joined.from
-    }
-
-    fn attach(&self) {
-        let mut replicas = self.replicas();
-        replicas.attached = true;
-        let (continuous, same_log) = (replicas.continuous, replicas.same_log);
-        for inbox in replicas.inboxes.values() {
-            inbox.control(Arrived::Attached { continuous, same_log });
-        }
-    }
-
-    fn detach(&self) {
-        let mut replicas = self.replicas();
-        replicas.attached = false;
-        for inbox in replicas.inboxes.values() {
-            inbox.control(Arrived::Detached);
-        }
-    }
-
-    fn inbox(&self, subject: &str) -> Option<Arc<Inbox>> {
-        self.replicas().inboxes.get(subject).cloned()
-    }
-
-    /// The replicas that are read and of which the stream holds nothing, with the time since when.
-    fn missing(&self, present: &BTreeSet<String>, now: Tick) -> Vec<(String, Tick)> {
-        let mut replicas = self.replicas();
-        let Replicas { inboxes, missing, .. } = &mut *replicas;
-        missing.retain(|subject, _| !present.contains(subject) && inboxes.contains_key(subject));
-        for subject in inboxes.keys().filter(|subject| !present.contains(*subject)) {
-            missing.entry(subject.clone()).or_insert(now);
-        }
-        missing.iter().map(|(subject, since)| (subject.clone(), *since)).collect()
-    }
-
-    /// A replica begins to be read.
-    pub(super) fn join(&self, subject: &str) -> Arc<Inbox> {
-        let inbox = Arc::new(Inbox::default());
-        let mut replicas = self.replicas();
-        if replicas.attached {
-            inbox.control(Arrived::Attached { continuous: false, same_log: true });
-        }
-        replicas.inboxes.insert(subject.to_owned(), Arc::clone(&inbox));
-        inbox
-    }
-
-    /// A replica is read no more; another reader of the same subject may have taken its place.
-    pub(super) fn leave(&self, subject: &str, inbox: &Arc<Inbox>) {
-        let mut replicas = self.replicas();
-        if replicas.inboxes.get(subject).is_some_and(|known| Arc::ptr_eq(known, inbox)) {
-            replicas.inboxes.remove(subject);
-        }
-    }
-}
-
 impl Reader {
     fn is_new(&self, subject: &str) -> bool {
         !self.known().contains(subject)
     }
 
+    /// The replica of a subject, if this reader is for it.
+    fn reads(&self, subject: &str) -> Option<Replica> {
+        let replica = subject::parse_hint(subject).ok()?;
+        self.config.reads(&replica.model).then_some(replica)
+    }
+
     /// Somebody publishes under a subject that is not read.
-    fn appeared(&self, subject: &str, payload: &[u8]) {
-        if !self.is_new(subject) {
-            return;
-        }
-        match subject::parse_hint(subject) {
-            Ok(replica) => self.told(&replica, engine_of(payload)),
-            Err(_) => {
+    fn appeared(&self, log: &Log, subject: &str, payload: &[u8]) {
+        match self.reads(subject) {
+            Some(replica) if self.is_new(subject) => self.told(&replica, engine_of(payload)),
+            Some(_) => (),
+            None => {
                 // In our stream, and made by no bridge: counted once, then left alone.
-                self.known().insert(subject.to_owned());
-                telemetry::bus_read_refused("subject");
+                if log.is_first_of(subject) && subject::parse_hint(subject).is_err() {
+                    telemetry::bus_read_refused("subject");
+                }
             }
         }
     }
@@ -328,16 +274,15 @@ impl Reader {
     fn told(&self, replica: &Replica, engine: Option<EngineKind>) {
         let mut known = self.known();
         let subject = subject::hint(&replica.key());
-        if known.contains(&subject) {
+        if known.contains(&subject) || !self.config.reads(&replica.model) {
             return;
         }
         if known.len() >= BUS_READ_REPLICAS {
             return telemetry::bus_read_refused("replica");
         }
-        let wanted = self.config.reads(&replica.model);
         let found = Found::Appeared { replica: replica.clone(), engine };
         // When nobody has time for it now, its next message tells of it again.
-        if !wanted || self.found.try_send(found).is_ok() {
+        if self.found.try_send(found).is_ok() {
             known.insert(subject);
         }
     }

@@ -112,6 +112,16 @@ impl Inbox {
         self.changed.notify_one();
     }
 
+    /// Messages will not come any more that may have been of this replica.
+    pub(super) fn lost(&self) {
+        let mut items = self.lock();
+        if items.queue.back() != Some(&Arrived::Overflowed) {
+            items.queue.push_back(Arrived::Overflowed);
+        }
+        drop(items);
+        self.changed.notify_one();
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.lock().queue.is_empty()
     }

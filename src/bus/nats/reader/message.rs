@@ -3,7 +3,7 @@
 use async_nats::HeaderMap;
 use kvbridge_adapters_api::{Batch, Loss};
 use kvbridge_schemas::{
-    Cursor, EngineKind, Envelope, Epoch, HashInfo, HashScheme, Replica, Seq,
+    Cursor, EngineKind, Envelope, Epoch, HashInfo, HashScheme, Replica, Seq, Trust,
     codec::{self, CodecError},
     digest,
 };
@@ -45,15 +45,18 @@ pub(super) fn read(replica: &Replica, message: &Stored) -> Read {
     match envelope_of(replica, &message.payload) {
         // It covers no seq: between two batches a bridge says what it believes.
         Ok(envelope) if envelope.span == 0 => Read::Said(Box::new(envelope)),
-        Ok(envelope) => Read::Batch(batch_of(envelope, bytes(message))),
+        Ok(envelope) => {
+            let trust = envelope.trust;
+            Read::Batch(batch_of(envelope, bytes(message)), trust)
+        }
         Err(why) => Read::Not(message.place.map(|place| unread(place, message)), why),
     }
 }
 
 /// What a message is.
 pub(super) enum Read {
-    /// A batch.
-    Batch(Batch),
+    /// A batch, and what its bridge believed of its view then.
+    Batch(Batch, Trust),
     /// A bridge's word.
     Said(Box<Envelope>),
     /// Nothing that can be read, in this place.

@@ -2,44 +2,45 @@
 //!
 //! - `follow`: the live path. It makes its consumer anew from the last message it handed over; left
 //!   to itself the client's own takes a quarter of a minute after a reconnect.
+//! - `log`: how far a stream was read, and who is told of a break.
 //! - `inbox`: the bounded queue of one replica.
 //! - `source`: one replica's log as a [`Source`]: reorder window, requests, answers.
 //! - `replay`: old messages of one subject; `locate`: where to begin without memory of them.
+//! - `past`: the same for a bridge that writes the log, and reads nothing else of it.
 //! - `fetch`: a stored snapshot as an answer.
 
 mod fetch;
 mod follow;
 mod inbox;
 mod locate;
+mod log;
 mod message;
+mod past;
 mod replay;
 mod source;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use kvbridge_adapters_api::{Removal, Source};
-use kvbridge_schemas::{BusSeq, Replica};
+use kvbridge_schemas::Replica;
 use tokio::sync::{Semaphore, mpsc};
 
-use self::{inbox::Inbox, source::LogSource};
+use self::{log::Log, source::LogSource};
 use super::{session::Sessions, streams::Plan};
 use crate::{
     bus::{Found, VouchWatch},
     clock::Clock,
     config::{NatsConfig, limits::BUS_REQUESTS},
-    recovery::Tick,
 };
 
 pub(super) use follow::{created, ends, run};
 pub(super) use locate::{Handle, Located, locate};
 pub use message::Unreadable;
 pub(super) use message::{end_of, envelope_of, place_of};
+pub(super) use past::LogPast;
 pub(super) use source::WINDOW;
 
 /// What all streams, replicas and requests of the reading side share.
@@ -51,63 +52,10 @@ pub(super) struct Reader {
     pub(super) vouches: VouchWatch,
     logs: Mutex<BTreeMap<String, Arc<Log>>>,
     found: mpsc::Sender<Found>,
-    /// Subjects that were told of, or that nobody wants to be told of.
+    /// Subjects that were told of.
     known: Mutex<BTreeSet<String>>,
     /// Replays and snapshots that are read at a time.
     requests: Arc<Semaphore>,
-}
-
-/// One stream, as far as it was read.
-pub(super) struct Log {
-    name: String,
-    /// The last message handed over: every replica's inbox has what the stream holds up to here.
-    through: AtomicU64,
-    /// When the stream was made, unix ns: bus seqs of another one mean nothing.
-    created: AtomicU64,
-    replicas: Mutex<Replicas>,
-}
-
-/// The replicas of a stream that are read, by subject, and what their inboxes are told.
-#[derive(Default)]
-struct Replicas {
-    attached: bool,
-    continuous: bool,
-    same_log: bool,
-    inboxes: BTreeMap<String, Arc<Inbox>>,
-    /// Those of which the stream held nothing when it was last looked at, and since when.
-    missing: BTreeMap<String, Tick>,
-}
-
-impl Log {
-    fn new(name: &str) -> Log {
-        Log {
-            name: name.to_owned(),
-            through: AtomicU64::new(0),
-            created: AtomicU64::new(0),
-            replicas: Mutex::default(),
-        }
-    }
-
-    fn through(&self) -> BusSeq {
-        BusSeq(self.through.load(Ordering::Acquire))
-    }
-
-    fn set_through(&self, at: BusSeq) {
-        self.through.store(at.0, Ordering::Release);
-    }
-
-    fn created(&self) -> u64 {
-        self.created.load(Ordering::Acquire)
-    }
-
-    fn set_created(&self, created: u64) {
-        self.created.store(created, Ordering::Release);
-    }
-
-    fn replicas(&self) -> MutexGuard<'_, Replicas> {
-        // Single inserts and removals: nothing in them can panic half-way.
-        self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Reader {
@@ -137,7 +85,7 @@ impl Reader {
         Arc::clone(log)
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    pub(super) fn known(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use async_nats::{
     Client,
-    jetstream::consumer::{DeliverPolicy, pull},
+    jetstream::{
+        consumer::{DeliverPolicy, pull},
+        stream::LastRawMessageErrorKind,
+    },
 };
 use bytes::Bytes;
 use futures::StreamExt;
 use kvbridge_adapters_api::Batch;
-use kvbridge_schemas::{BusSeq, Epoch, Replica, Seq};
+use kvbridge_schemas::{BusSeq, Epoch, Replica, Seq, Trust};
 use tokio::sync::mpsc;
 
 use super::{
@@ -82,26 +85,22 @@ pub(super) async fn replay(
     if super::follow::created(&info) != log.created() {
         return Err(Broken::OtherLog);
     }
+    let start_seq = wanted.known.start_seq();
     let (from, epoch) = match wanted.known.begin(BusSeq(info.state.first_sequence)) {
         Some(start) => {
             parts.send(Part::Continues(start.cursor)).await.map_err(|_| Broken::Unwanted)?;
             (start.from, start.cursor.epoch)
         }
-        None => {
-            match locate(&stream, &info, &wanted.subject, (None, wanted.known.start_seq())).await {
-                Ok(Located::From { at, epoch }) => (at, epoch),
-                Ok(Located::Nothing) => {
-                    // A log that never had anything is at its end; one that had is not.
-                    let nothing = if wanted.known.start_seq() == Seq(0) {
-                        Part::End(None)
-                    } else {
-                        Part::Truncated
-                    };
-                    return parts.send(nothing).await.map_err(|_| Broken::Unwanted);
-                }
-                Err(error) => return Err(Broken::server(&error)),
+        None => match locate(&stream, &info, &wanted.subject, (None, start_seq)).await {
+            Ok(Located::From { at, epoch }) => (at, epoch),
+            Ok(Located::Nothing) => {
+                whole(newest_at_leader(&stream, &wanted.subject).await?, (0, u64::MAX))?;
+                // A log that never had anything is at its end; one that had is not.
+                let nothing = if start_seq == Seq(0) { Part::End(None) } else { Part::Truncated };
+                return parts.send(nothing).await.map_err(|_| Broken::Unwanted);
             }
-        }
+            Err(error) => return Err(Broken::server(&error)),
+        },
     };
     let through = BusSeq(info.state.last_sequence);
     let mut range = Range {
@@ -124,8 +123,30 @@ pub(super) async fn replay(
         read = range.read() => read?,
         () = session.lost.cancelled() => return Err(Broken::Away),
     }
+    let rest = (range.next, range.last);
     range.answer.flush().await?;
+    whole(newest_at_leader(&stream, &wanted.subject).await?, rest)?;
     parts.send(Part::End(Some(through))).await.map_err(|_| Broken::Unwanted)
+}
+
+/// The place of a replica's newest message as the stream's leader has it. Everything else is read
+/// from whichever copy answers, and one that lags ends early without knowing it.
+async fn newest_at_leader(stream: &Handle, subject: &str) -> Result<Option<u64>, Broken> {
+    match stream.get_last_raw_message_by_subject(subject).await {
+        Ok(message) => Ok(Some(message.sequence)),
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+        Err(error) => Err(Broken::server(&error)),
+    }
+}
+
+/// Refuses an answer that ended before `next` although the newest message lies in `next..=last`.
+fn whole(newest: Option<u64>, (next, last): (u64, u64)) -> Result<(), Broken> {
+    match newest {
+        Some(newest) if (next..=last).contains(&newest) => {
+            Err(Broken::Server("a copy of the stream lags behind its leader".to_owned()))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The messages of one replica between two places of a stream.
@@ -181,7 +202,12 @@ impl Range<'_> {
             };
             match message.status.map(|status| status.as_u16()) {
                 None => (),
-                Some(204) => return Ok(number("Nats-Num-Pending").unwrap_or(0)),
+                Some(204) => {
+                    let pending = number("Nats-Num-Pending");
+                    return pending.ok_or_else(|| {
+                        Broken::Server("an end that does not say what is left".to_owned())
+                    });
+                }
                 Some(404) => return Ok(0),
                 Some(status) => {
                     return Err(Broken::Server(format!(
@@ -240,6 +266,7 @@ impl Range<'_> {
             };
             let (at, pending) = (info.stream_sequence, info.pending);
             if at <= self.last {
+                self.next = at.saturating_add(1);
                 let place = message.headers.as_ref().and_then(place_of);
                 let payload = message.payload.clone();
                 self.answer.take(&Stored { at: BusSeq(at), place, payload }).await?;
@@ -257,27 +284,28 @@ struct Answer<'a> {
     metrics: &'a BusReadMetrics,
     /// Older lives are over: what is left of them on the stream is of no use to anybody.
     epoch: Epoch,
-    window: Reorder<(Batch, BusSeq)>,
-    out: Vec<(Batch, BusSeq)>,
+    window: Reorder<(Batch, BusSeq, Trust)>,
+    out: Vec<(Batch, BusSeq, Trust)>,
     parts: &'a mpsc::Sender<Part>,
 }
 
 impl Answer<'_> {
     async fn take(&mut self, message: &Stored) -> Result<(), Broken> {
         let batch = match read(self.replica, message) {
-            Read::Batch(batch) => Some(batch),
+            Read::Batch(batch, trust) => Some((batch, trust)),
             // What a bridge believed then. What it believes now is in its heartbeat.
             Read::Said(_) => None,
             Read::Not(batch, why) => {
                 self.metrics.unreadable(why.as_str());
-                batch
+                batch.map(|batch| (batch, Trust::None))
             }
         };
-        let Some(batch) = batch.filter(|batch| batch.epoch >= Some(self.epoch)) else {
+        let Some((batch, trust)) = batch.filter(|(batch, _)| batch.epoch >= Some(self.epoch))
+        else {
             return Ok(());
         };
         // Only its bounds release what waits: an answer is read as fast as it comes.
-        self.window.push(Tick(0), Place::of(&batch), (batch, message.at), &mut self.out);
+        self.window.push(Tick(0), Place::of(&batch), (batch, message.at, trust), &mut self.out);
         self.send().await
     }
 
@@ -287,9 +315,30 @@ impl Answer<'_> {
     }
 
     async fn send(&mut self) -> Result<(), Broken> {
-        for (batch, at) in self.out.drain(..) {
-            self.parts.send(Part::Batch(batch, at)).await.map_err(|_| Broken::Unwanted)?;
+        for (batch, at, trust) in self.out.drain(..) {
+            self.parts.send(Part::Batch(batch, at, trust)).await.map_err(|_| Broken::Unwanted)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_before_the_newest_message_is_no_end() {
+        for (newest, rest, is_whole) in [
+            (None, (5, 9), true),
+            (Some(4), (5, 9), true),
+            (Some(5), (5, 9), false),
+            (Some(9), (5, 9), false),
+            // Stored since it was asked.
+            (Some(10), (5, 9), true),
+            // All was read.
+            (Some(9), (10, 9), true),
+        ] {
+            assert_eq!(whole(newest, rest).is_ok(), is_whole, "{newest:?} {rest:?}");
+        }
     }
 }

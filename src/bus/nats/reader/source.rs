@@ -7,7 +7,7 @@ use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Capabilities, Delivery, Removal, RequestRefused, SnapshotIntro,
     SnapshotRefusal, Source, SourceEvent, SourceRequest, Upstream,
 };
-use kvbridge_schemas::{BusSeq, Cursor, Replica, Seq, SnapshotRecord, subject};
+use kvbridge_schemas::{BusSeq, Cursor, Replica, Seq, SnapshotRecord, Trust, subject};
 use tokio::{
     sync::{mpsc, watch},
     task::AbortHandle,
@@ -41,7 +41,8 @@ pub(in crate::bus::nats) const WINDOW: ReorderLimits = ReorderLimits {
 #[derive(Debug)]
 pub(super) enum Part {
     Continues(Cursor),
-    Batch(Batch, BusSeq),
+    /// With what its bridge believed of its view then.
+    Batch(Batch, BusSeq, Trust),
     /// Everything up to there was read; `None` = the log never had anything.
     End(Option<BusSeq>),
     Truncated,
@@ -126,7 +127,7 @@ impl LogSource {
             Arrived::Message(message) => {
                 self.metrics.read.increment(1);
                 let batch = match read(&self.replica, &message) {
-                    Read::Batch(batch) => batch,
+                    Read::Batch(batch, _) => batch,
                     Read::Said(envelope) => {
                         self.reader.vouches.said(&envelope);
                         return;
@@ -153,7 +154,7 @@ impl LogSource {
 
     fn answered(&mut self, attempt: Attempt, part: Option<Part>) {
         let part = match part {
-            Some(Part::Batch(batch, at)) => {
+            Some(Part::Batch(batch, at, _)) => {
                 self.follower.replayed(&batch, at);
                 AnswerPart::Batch(batch)
             }

@@ -6,8 +6,10 @@ use std::{
     time::Duration,
 };
 
+use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
 use futures::{StreamExt, stream::SelectAll};
-use kvbridge_schemas::{BusSeq, Epoch, ReplicaKey, Seq, Trust, subject};
+use kvbridge_schemas::{BusSeq, Cursor, Epoch, ReplicaKey, Seq, Trust, subject};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -22,7 +24,9 @@ use crate::{
     clock::Clock,
     config::{
         NatsConfig,
-        limits::{BUS_SNAPSHOT_AGAIN, BUS_SNAPSHOT_GRACE, BUS_SNAPSHOT_PUBLISHED},
+        limits::{
+            BUS_CUT_DEADLINE, BUS_SNAPSHOT_AGAIN, BUS_SNAPSHOT_GRACE, BUS_SNAPSHOT_PUBLISHED,
+        },
     },
     pipeline::{Fleet, ReplicaHandle, ViewCut},
     recovery::Tick,
@@ -69,6 +73,9 @@ enum NotKept {
     /// The log does not hold all that the view does, yet.
     #[error("unpublished")]
     Unpublished,
+    /// The log held more than the view does when its place was noted.
+    #[error("behind")]
+    Behind,
     /// The server.
     #[error("{0}")]
     Server(String),
@@ -215,17 +222,24 @@ impl Keep {
         let name = self.plan.name_of(&handle.replica);
         let stream = session.context.get_stream(&name).await;
         let stream = stream.map_err(|error| NotKept::Server(reason(&error)))?;
-        // What the stream holds by now was applied before the cut is made, so whatever follows the
-        // cut is stored behind this place.
+        // What this bridge stored by now was applied before the cut is made, so whatever follows
+        // the cut is stored behind this place; of a twin's messages that must be looked at.
         let info = stream.cached_info();
         let place = BusSeq(info.state.last_sequence);
-        let mut cut = handle.checkpoint().await.map_err(|_| NotKept::Busy)?;
+        let theirs = newest_end(&stream, key).await?;
+        let cut = timeout(BUS_CUT_DEADLINE, handle.checkpoint()).await;
+        let cut = cut.map_err(|_| NotKept::Busy)?.map_err(|_| NotKept::Busy)?;
+        let now = handle.status.borrow().clone();
+        let mut cut = cut.as_believed(&now).ok_or(NotKept::Untrusted)?;
         let epoch = bus_epoch(handle, cut.header.epoch).ok_or(NotKept::Unpublished)?;
         let resume_seq = cut.header.resume_seq;
         // Readers know the life by its name on the log.
         cut.header.epoch = epoch;
-        if cut.header.trust == Trust::None || cut.header.state.is_none() || resume_seq == Seq(0) {
+        if cut.header.state.is_none() || resume_seq == Seq(0) {
             return Err(NotKept::Untrusted);
+        }
+        if is_ahead(theirs, Cursor { epoch, next_seq: resume_seq }) {
+            return Err(NotKept::Behind);
         }
         let there = store.pointer(key).await?.map(|(there, _)| there);
         // What was published before may have aged out since.
@@ -265,15 +279,14 @@ impl Keep {
     /// Whether the log holds everything below that seq.
     async fn published(
         &self,
-        stream: &async_nats::jetstream::stream::Stream,
+        stream: &Stream,
         key: &ReplicaKey,
         epoch: Epoch,
         resume_seq: Seq,
     ) -> bool {
         let until = self.clock.now().plus(ms(BUS_SNAPSHOT_PUBLISHED));
         loop {
-            let newest = stream.direct_get_last_for_subject(subject::hint(key)).await.ok();
-            let newest = newest.and_then(|message| end_of(&message.payload));
+            let newest = newest_end(stream, key).await.ok().flatten();
             if newest.is_some_and(|end| end.epoch == epoch && end.next_seq >= resume_seq) {
                 return true;
             }
@@ -317,6 +330,21 @@ impl Keep {
     }
 }
 
+/// The end of the newest message of a replica.
+async fn newest_end(stream: &Stream, key: &ReplicaKey) -> Result<Option<Cursor>, NotKept> {
+    match stream.direct_get_last_for_subject(subject::hint(key)).await {
+        Ok(message) => Ok(end_of(&message.payload)),
+        Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+        Err(error) => Err(NotKept::Server(reason(&error))),
+    }
+}
+
+/// Whether a log that ended there has what a cut lacks: a twin is ahead, and readers who go on
+/// behind the place that was noted would never see it.
+fn is_ahead(log: Option<Cursor>, cut: Cursor) -> bool {
+    log.is_some_and(|log| log > cut)
+}
+
 /// What a life of recovery's is called on the log.
 fn bus_epoch(handle: &ReplicaHandle, local: Epoch) -> Option<Epoch> {
     handle.life.as_ref().map_or(Some(local), |life| life.epoch_of(local))
@@ -336,4 +364,19 @@ impl Keep {
 
 fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_that_a_twin_is_ahead_of_has_no_place() {
+        let at = |epoch, next_seq| Cursor { epoch: Epoch(epoch), next_seq: Seq(next_seq) };
+        assert!(!is_ahead(None, at(2, 5)));
+        assert!(!is_ahead(Some(at(2, 5)), at(2, 5)));
+        assert!(!is_ahead(Some(at(1, 900)), at(2, 5)));
+        assert!(is_ahead(Some(at(2, 6)), at(2, 5)));
+        assert!(is_ahead(Some(at(3, 1)), at(2, 5)));
+    }
 }

@@ -82,7 +82,7 @@ pub struct Wanted<'a> {
 
 /// The journal. Reads and writes may come from different threads.
 pub struct Journal {
-    /// Absent only while a damaged file is being replaced.
+    /// Absent only while a damaged file is being replaced, or until that succeeds.
     db: RwLock<Option<Arc<Database>>>,
     path: PathBuf,
     bytes_max: u64,
@@ -94,14 +94,7 @@ impl Journal {
         std::fs::create_dir_all(dir)
             .map_err(|source| JournalError::File { path: dir.to_owned(), source })?;
         let path = dir.join("journal.redb");
-        let db = match guarded(|| create(&path)) {
-            Ok(db) => db,
-            Err(error) if error.is_damage() => {
-                move_aside(&path, &error)?;
-                guarded(|| create(&path))?
-            }
-            Err(error) => return Err(error),
-        };
+        let db = open_or_replace(&path)?;
         Ok(Journal { db: RwLock::new(Some(Arc::new(db))), path, bytes_max })
     }
 
@@ -112,7 +105,11 @@ impl Journal {
         messages: &[Message],
         is_active: &dyn Fn(&str) -> bool,
     ) -> Result<(), JournalError> {
-        let db = self.db()?;
+        let db = match self.db() {
+            Ok(db) => db,
+            // Its replacement failed, for want of room perhaps: whoever asks again is patient.
+            Err(_) => self.begin_anew()?,
+        };
         let written = guarded(|| write(&db, messages, self.bytes_max, is_active));
         if let Err(error) = &written
             && error.is_damage()
@@ -141,6 +138,12 @@ impl Journal {
         db.ok_or(JournalError::Damaged { what: "it is being replaced" })
     }
 
+    /// Opens the journal after its replacement failed.
+    fn begin_anew(&self) -> Result<Arc<Database>, JournalError> {
+        let mut db = self.db.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(Arc::clone(db.insert(Arc::new(open_or_replace(&self.path)?))))
+    }
+
     /// Puts an empty journal in the place of a damaged one.
     fn start_over(&self, error: &JournalError) -> Result<(), JournalError> {
         let mut db = self.db.write().unwrap_or_else(PoisonError::into_inner);
@@ -157,6 +160,17 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, JournalError>) -> Result<T, Journ
     // What is half done is a transaction that is not committed.
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or(Err(JournalError::Damaged { what: "the store gave up reading it" }))
+}
+
+/// Opens the file, or puts a new one in its place if it cannot be used.
+fn open_or_replace(path: &Path) -> Result<Database, JournalError> {
+    match guarded(|| create(path)) {
+        Err(error) if error.is_damage() => {
+            move_aside(path, &error)?;
+            guarded(|| create(path))
+        }
+        opened => opened,
+    }
 }
 
 fn create(path: &Path) -> Result<Database, JournalError> {

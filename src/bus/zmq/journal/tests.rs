@@ -175,6 +175,21 @@ fn a_foreign_file_is_moved_aside() {
     assert_eq!(aside.count(), 1);
 }
 
+#[test]
+fn a_replacement_that_fails_is_tried_again() {
+    let dir = folder("replaced");
+    let journal = Journal::open(&dir, 1 << 20).unwrap();
+    put(&journal, &run("a", 7, 0..2));
+    // Nothing can be moved or made in a folder that is gone.
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert!(journal.start_over(&JournalError::Damaged { what: "a test" }).is_err());
+    let group = run("a", 7, 2..4);
+    assert!(journal.append(&group, &|_| true).is_err());
+    std::fs::create_dir_all(&dir).unwrap();
+    put(&journal, &group);
+    assert_eq!(seqs(&read(&journal, "a", 7, Seq(2))), [2, 3]);
+}
+
 /// A journal of some messages, closed, with these bytes of its file changed.
 fn damaged(name: &str, changes: &[(usize, u8)], cut: Option<usize>) -> PathBuf {
     let dir = folder(name);
