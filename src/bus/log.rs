@@ -382,20 +382,14 @@ impl LogWriter {
 }
 
 async fn told(life: Option<&LogLife>) {
-    match life {
-        Some(life) => life.told().await,
-        None => std::future::pending().await,
-    }
+    let Some(life) = life else { return std::future::pending().await };
+    life.told().await;
 }
 
 async fn until(asked: Option<Asked>) {
-    match asked {
-        Some(asked) => {
-            let left = asked.until_ms.saturating_sub(Clock::unix_ms());
-            tokio::time::sleep(Duration::from_millis(left)).await;
-        }
-        None => std::future::pending().await,
-    }
+    let Some(asked) = asked else { return std::future::pending().await };
+    let left = asked.until_ms.saturating_sub(Clock::unix_ms());
+    tokio::time::sleep(Duration::from_millis(left)).await;
 }
 
 #[cfg(test)]

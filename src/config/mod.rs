@@ -7,6 +7,7 @@
 pub mod limits;
 
 mod bus;
+mod bus_limits;
 mod bus_zmq;
 mod diff;
 mod endpoint;

@@ -155,8 +155,8 @@ pub struct ViewCut {
 
 impl ViewCut {
     /// The cut for others to believe. A checkpoint has the trust of a view whose life is proven,
-    /// and that may be under way: what is believed now, of the same life, was true of the cut as well.
-    /// `None` = nobody may believe it.
+    /// and that may be under way: what is believed now, of the same life, was true of the cut as
+    /// well. `None` = nobody may believe it.
     pub fn as_believed(mut self, now: &ReplicaStatus) -> Option<ViewCut> {
         let trust = self.header.trust.min(now.trust.device);
         if trust == Trust::None || now.cursor.epoch != self.header.epoch {

@@ -379,10 +379,9 @@ async fn hash_shards_store_under_the_hint_subject() {
     let mut config = config(&server);
     config.streams.shards = Shards::Hash(2);
     let world = World::start(&config);
-    let plan = Plan::new(&config.streams);
     let mut writer = world.writer(0);
     stored((0..10).map(|seq| writer.publish(&outgoing(0, seq, 1)).unwrap()).collect()).await;
-    let messages = server.read(&plan.name_of(&replica(0))).await;
+    let messages = server.read(&Plan::new(&config.streams).name_of(&replica(0))).await;
     assert_eq!(contiguous(&messages), 10);
     assert_eq!(messages[0].subject, subject::hint(&replica(0).key()));
     world.end().await;

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     bus::{BusState, LogLife, Name, Named},
     clock::Clock,
-    config::{NatsConfig, limits::BUS_STATUS_EVERY},
+    config::{NatsConfig, limits::BUS_HEARTBEAT},
     shared_log::lives::{self, Question, Record, Silence, Verdict},
 };
 
@@ -130,7 +130,7 @@ impl<'a> Desk<'a> {
     /// Until it is dropped.
     pub(super) async fn work(mut self) -> DeskFailure {
         let mut beat_at_ms = 0;
-        let beat_ms = u64::try_from(BUS_STATUS_EVERY.as_millis()).unwrap_or(u64::MAX);
+        let beat_ms = u64::try_from(BUS_HEARTBEAT.as_millis()).unwrap_or(u64::MAX);
         let mut failures = 0_u32;
         loop {
             self.lives.set_away(false);

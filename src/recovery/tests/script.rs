@@ -8,10 +8,10 @@
 //! 3) `live 5x` (reset told by a bridge, span 3) `live 5y` (the same with a snapshot object) ·
 //! `batch …` the same forms inside the open answer · `continues 5@7` (its log's numbers)
 //! `from_twin 5` `end` `failed` `truncated` `intro 20 barrier 20` (resume 20, 3 records) `intro 20`
-//! `records 3` `snapshot_end` `busy` `replay_busy` `inconsistent` `too_large` `unavailable` · `save`
-//! (a checkpoint) `restart` (the process comes back with the last one) `forgetful` (… with nothing but
-//! its epoch) · `vouch 5@7 exact` `bridge_silent` (what the bridges behind a log say) `look_from 3`
-//! (a log lacks batches from 3 on).
+//! `records 3` `snapshot_end` `busy` `replay_busy` `inconsistent` `too_large` `unavailable` ·
+//! `save` (a checkpoint) `restart` (the process comes back with the last one) `forgetful` (… with
+//! nothing but its epoch) · `vouch 5@7 exact` `bridge_silent` (what the bridges behind a log say)
+//! `look_from 3` (a log lacks batches from 3 on).
 
 use std::fmt::Write as _;
 
