@@ -329,8 +329,10 @@ async fn a_process_that_is_both_reads_nothing_twice() {
         tokio::time::sleep(LOOK).await;
     }
     let read = world.text(&format!("{}/metrics", both.url)).await;
-    let own = format!("kvbridge_bus_read_total{{replica=\"{KEY}\"}}");
-    assert!(!read.contains(&own), "its own log is not read");
+    // A bridge looks back into its log only where its engine's journal falls short.
+    let own = format!("kvbridge_bus_read_total{{replica=\"{KEY}\"}} ");
+    let count = read.lines().find_map(|line| line.strip_prefix(&own));
+    assert_eq!(count.unwrap_or("0"), "0", "its own log is not read");
     world.burst(20).await;
     world.is_true(&both).await;
     world.end([both, other]);

@@ -124,18 +124,6 @@ impl World {
         panic!("never {state}: {:?}", self.bus.standing());
     }
 
-    /// What comes of the first attempt.
-    pub(crate) async fn until_not_connecting(&self) -> Standing {
-        for _ in 0..1_000 {
-            let standing = self.bus.standing();
-            if standing.state != BusState::Connecting {
-                return standing;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("nothing came of it");
-    }
-
     pub(crate) async fn end(self) {
         assert!(self.tasks.stop(limits::STOP_DEADLINE).await.is_empty());
     }

@@ -63,7 +63,8 @@ pub fn permissions(role: Role, plan: &Plan, models: &[String], inbox: &str) -> P
             it.api(&["STREAM.CREATE"], &stream);
         }
         if role != Role::Viewer {
-            // After a long replay.
+            // Before a replay, asked of the leader, and after a long one.
+            it.api(&["STREAM.MSG.GET"], &stream);
             it.publish.insert(format!("$JS.API.CONSUMER.DELETE.{stream}.>"));
         }
     }
