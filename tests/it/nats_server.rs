@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_nats::jetstream::{self, consumer::pull};
@@ -116,7 +116,16 @@ impl Server {
 
     /// Everything a stream holds, in its order.
     pub(crate) async fn read(&self, stream: &str) -> Vec<Message> {
-        let stream = self.jetstream().await.get_stream(stream).await.unwrap();
+        let jetstream = self.jetstream().await;
+        // While a cluster chooses a leader it answers nobody.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let stream = loop {
+            match jetstream.get_stream(stream).await {
+                Ok(stream) => break stream,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
         let mut left = stream.cached_info().state.messages;
         let config = pull::OrderedConfig::default();
         let mut messages = stream.create_consumer(config).await.unwrap().messages().await.unwrap();

@@ -63,7 +63,8 @@ async fn a_store_that_the_bridge_could_not_read_is_missing_for_the_index_too() {
     let world = World::start("zmq-unread", "").await;
     world.engine.fault(&world.client, json!({"fault": "undecodable_event"})).await;
     world.burst(8).await;
-    world.is_lower_bound("upstream").await;
+    // The envelope says what the bridge could not read.
+    world.is_lower_bound("store_undecodable").await;
     assert_eq!(last_said(&world).as_deref(), Some("lower_bound"));
     // A flush proves the whole view again.
     world.engine.fault(&world.client, json!({"fault": "clear"})).await;
