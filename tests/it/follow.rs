@@ -1,6 +1,6 @@
 //! An engine that behaves, read from its first batch or later, with a journal and without.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::{
     bridge::Bridge,
@@ -32,8 +32,10 @@ fn followed(name: &str, recording: &str, framing: &str) {
         words
     };
     // The last line may be on its way still when the API knows already.
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while told().len() < 4 && Instant::now() < deadline {
+    for _ in 0..1000 {
+        if told().len() >= 4 {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(told(), ["none", "exact", "none", "exact"]);
