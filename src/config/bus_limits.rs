@@ -73,10 +73,6 @@ pub const BUS_REQUESTS: usize = 8;
 /// Streams that are followed. Full: the others are not read, and counted.
 pub const BUS_READ_STREAMS: usize = 256;
 
-/// Replicas that are read from a bus. Too small: routers miss some. Too large: a flood of subjects
-/// opens a driver for each. Full: the others are not read, and counted.
-pub const BUS_READ_REPLICAS: usize = 4096;
-
 /// Subjects of a stream noted as not read, to count each once. More is somebody making them up.
 pub const BUS_UNREAD_SUBJECTS: usize = 4096;
 

@@ -1,7 +1,6 @@
 //! Bytes from someone who means harm: named errors, bounded memory, no panic, no secrets.
 
-use kvbridge_adapters_api::Loss;
-use kvbridge_adapters_vllm::{BodyError, DecodedBatch, Decoder, Limits, LostKind, Reason};
+use kvbridge_adapters_vllm::{BodyError, Decoder, Limits, LostKind, Reason};
 use kvbridge_schemas::{BlockHash, Event, ExtraKey, StoredBlock};
 use proptest::prelude::*;
 
@@ -10,24 +9,8 @@ use crate::{
     pack::{
         V, array, batch, cleared, int, ints, map, removed_array, stored_array, stored_map, text,
     },
+    sound::check,
 };
-
-/// What holds for every payload whatsoever.
-fn check(decoded: &DecodedBatch) {
-    let worst = decoded.faults.iter().map(|fault| fault.kind.loss()).max().unwrap_or_default();
-    match decoded.body {
-        Some(_) => {
-            assert_eq!(decoded.batch.loss, Loss::Body);
-            assert!(decoded.batch.events.is_empty() && decoded.faults.is_empty());
-        }
-        None => assert_eq!(decoded.batch.loss, worst),
-    }
-    let blocks = |event: &Event| match event {
-        Event::Stored(stored) => stored.blocks.len(),
-        _ => 0,
-    };
-    assert!(decoded.batch.events.iter().map(blocks).sum::<usize>() <= decoded.batch.bytes as usize);
-}
 
 #[test]
 fn truncated_anywhere_is_a_lost_body() {

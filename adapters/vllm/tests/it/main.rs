@@ -6,6 +6,8 @@ mod meaning;
 mod pack;
 #[path = "../../../msgpack/tests/support/recorded.rs"]
 mod recorded;
+#[path = "../../../msgpack/tests/support/sound.rs"]
+mod sound;
 mod tolerance;
 #[path = "../../../msgpack/tests/support/pack.rs"]
 mod writer;

@@ -16,7 +16,7 @@ use crate::{
         snapshots::Snapshots,
         streams::{self, StreamFailure, StreamReport},
     },
-    config::limits::BUS_READ_REPLICAS,
+    config::limits::BUS_REPLICAS_MAX,
     shared_log::Pointer,
 };
 
@@ -122,7 +122,7 @@ impl Browser {
                 subjects.try_next().await.map_err(|error| failed(&error))?
             {
                 let Ok(replica) = subject::parse_hint(&subject) else { continue };
-                if standing.replicas.len() >= BUS_READ_REPLICAS {
+                if standing.replicas.len() >= BUS_REPLICAS_MAX {
                     standing.more_replicas = true;
                     return Ok(());
                 }

@@ -24,7 +24,7 @@ use crate::{
         Found,
         nats::{session::Session, snapshots::Snapshots},
     },
-    config::limits::{BUS_READ_REPLICAS, BUS_READ_STREAMS, BUS_REPLICA_GRACE_MS},
+    config::limits::{BUS_READ_STREAMS, BUS_REPLICA_GRACE_MS, BUS_REPLICAS_MAX},
     shared_log::{LogEnds, Pointer},
     telemetry,
 };
@@ -201,7 +201,7 @@ async fn look_for_replicas(reader: &Reader, session: &Session, log: &Log) -> Res
         if reader.reads(&subject).is_none() && log.inbox(&subject).is_none() {
             continue;
         }
-        if present.len() >= BUS_READ_REPLICAS {
+        if present.len() >= BUS_REPLICAS_MAX {
             telemetry::bus_read_refused("replica");
             break;
         }
@@ -236,7 +236,7 @@ async fn vanished(reader: &Reader, session: &Session, log: &Log, present: &BTree
 /// Replicas of which only a snapshot is left on the bus.
 async fn look_for_snapshots(reader: &Reader, session: &Session, log: &Log) {
     let Ok(store) = Snapshots::open(&session.context, &reader.plan).await else { return };
-    let pointers = store.pointers(BUS_READ_REPLICAS).await.unwrap_or_default();
+    let pointers = store.pointers(BUS_REPLICAS_MAX).await.unwrap_or_default();
     for pointer in pointers {
         let Some(replica) = Pointer::replica_of(&pointer.object) else { continue };
         if reader.plan.name_of(&replica) == log.name {
@@ -277,7 +277,7 @@ impl Reader {
         if known.contains(&subject) || !self.config.reads(&replica.model) {
             return;
         }
-        if known.len() >= BUS_READ_REPLICAS {
+        if known.len() >= BUS_REPLICAS_MAX {
             return telemetry::bus_read_refused("replica");
         }
         let found = Found::Appeared { replica: replica.clone(), engine };
