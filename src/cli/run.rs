@@ -119,7 +119,7 @@ impl RunArgs {
         flags.sources.extend(player.as_ref().map(|player| played_source(player, engine)));
         let origin = Origin { args: self.config.clone(), environment, flags };
         let config = origin.load()?;
-        if config.sources.is_empty() && !config.bus.is_read() {
+        if !config.has_sources() && !config.bus.is_read() {
             return Err(RunError::NoSource.into());
         }
         let security = Security::read(&config.http).map_err(ConfigError::from)?;
@@ -169,6 +169,7 @@ async fn live(
             // What is wrong with the file is logged: a signal has nobody to answer.
             _ = hangup.recv() => drop(service.reload(origin).await),
             Some(found) = service.found.recv() => service.follow(found).await,
+            Ok(()) = service.lookout.seen.changed() => service.follow_engines().await,
             Some(answer) = service.reloads.recv() => {
                 // Whoever asked may have gone; the reload counts all the same.
                 drop(answer.send(service.reload(origin).await));
@@ -222,6 +223,9 @@ fn banner(
             None => "no replay: late start can only be lower_bound".to_owned(),
         };
         console.line(&format!("  {key}: {engine} {verb} {}, {replay}", source.endpoint))?;
+    }
+    for engine in &config.engines {
+        console.line(&format!("  {}: to be asked where its events are", engine.name))?;
     }
     if let Some(place) = pipeline.bus.place() {
         console.line(&format!("  bus: {place}"))?;

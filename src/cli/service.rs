@@ -19,6 +19,7 @@ use crate::{
     clock::Clock,
     config::{Config, Flags, limits},
     http::{self, Api, ApiParts, ReloadRequest, Security},
+    lookout::{Lookout, Watched},
     memory,
     pipeline::{self, Pipeline, ReloadError, Reloaded, Tasks},
     telemetry,
@@ -26,8 +27,12 @@ use crate::{
 
 /// Everything that runs.
 pub(super) struct Service {
-    /// What runs, as far as it is configured.
+    /// What runs: as configured, and what was found.
     config: Config,
+    /// As configured.
+    configured: Config,
+    /// Engines that are looked for.
+    pub(super) lookout: Watched,
     pub(super) pipeline: Pipeline,
     pub(super) tasks: Tasks,
     pub(super) reloads: mpsc::Receiver<ReloadRequest>,
@@ -68,6 +73,8 @@ impl Service {
         let (found_tx, found) = mpsc::channel(limits::BUS_FOUND_QUEUE);
         let started = pipeline::start(&config, state.as_ref(), &mut tasks, clock, found_tx);
         let pipeline = started.await?;
+        let (task, lookout) = Lookout::new(&config.discovery, &config.engines, clock);
+        tasks.spawn("lookout", task.run(tasks.stop_token()));
         let draining = CancellationToken::new();
         let alarms = watch_over(&config, &pipeline, &mut tasks);
         let api = Api::new(ApiParts {
@@ -95,6 +102,8 @@ impl Service {
             keeper
         });
         Ok(Service {
+            configured: config.clone(),
+            lookout,
             config,
             pipeline,
             tasks,
@@ -115,6 +124,34 @@ impl Service {
         pipeline.follow(found, config, tasks).await;
     }
 
+    /// Opens what engines told since, and closes what is gone.
+    pub(super) async fn follow_engines(&mut self) {
+        // An engine that restarts tells the same again, and most news are of no source.
+        let wanted = self.with_found();
+        if wanted.sources != self.config.sources
+            && let Err(error) = self.take_over(wanted).await
+        {
+            warn!(%error, "a source that was found is not opened");
+        }
+    }
+
+    /// The configuration with the sources that were found.
+    fn with_found(&mut self) -> Config {
+        let seen = self.lookout.seen.borrow_and_update().clone();
+        let found = seen.found(&self.configured);
+        let (wanted, left_out) = self.configured.with_found(&self.config.sources, &found);
+        for engine in left_out.into_iter().filter_map(|at| found.get(at)) {
+            let (entry, address) = (&engine.entry, engine.address.authority());
+            warn!(%entry, %address, "another source speaks of the same replica");
+        }
+        wanted
+    }
+
+    async fn take_over(&mut self, wanted: Config) -> Result<Reloaded, ReloadError> {
+        let Service { config, pipeline, tasks, state, .. } = self;
+        pipeline::reload(pipeline, state.as_ref(), config, wanted, tasks).await
+    }
+
     /// Reads the configuration again and touches what changed. What is wrong with it is logged.
     pub(super) async fn reload(&mut self, origin: &Origin<'_>) -> Result<Reloaded, ReloadError> {
         let reloaded = self.try_reload(origin).await;
@@ -132,8 +169,10 @@ impl Service {
         // Other files than those of the start need a new start; what is in them does not. Read
         // before anything is touched: one that is wrong changes nothing.
         let security = Security::read(&self.config.http)?;
-        let Service { config, pipeline, tasks, state, .. } = self;
-        let reloaded = pipeline::reload(pipeline, state.as_ref(), config, wanted, tasks).await?;
+        self.configured = wanted;
+        self.lookout.wanted.send_replace(Arc::from(self.configured.engines.as_slice()));
+        let wanted = self.with_found();
+        let reloaded = self.take_over(wanted).await?;
         self.api.apply(&self.config.limits);
         self.tls.send_replace(security.tls);
         self.api.admit_by(security.access);

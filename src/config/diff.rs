@@ -26,8 +26,21 @@ pub struct Changes {
 
 /// Compares. Every field is looked at: a new one does not compile until it is decided here.
 pub fn changes(running: &Config, wanted: &Config) -> Changes {
-    let Config { listen, http, sources, bus, index, view, recovery, limits, state, shutdown } =
-        wanted;
+    let Config {
+        listen,
+        http,
+        sources,
+        engines,
+        entries,
+        discovery,
+        bus,
+        index,
+        view,
+        recovery,
+        limits,
+        state,
+        shutdown,
+    } = wanted;
     let mut changes = Changes {
         added: Vec::new(),
         changed: Vec::new(),
@@ -38,8 +51,11 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
     };
     compare_sources(&running.sources, sources, &mut changes);
     changes.merged.sources.clone_from(sources);
+    changes.merged.engines.clone_from(engines);
+    changes.merged.entries.clone_from(entries);
     let mut fixed = vec![
         ("http.listen", running.listen == *listen),
+        ("discovery", running.discovery == *discovery),
         ("bus", running.bus == *bus),
         ("index", running.index == *index),
         ("state.dir", running.state.dir == state.dir),

@@ -183,6 +183,30 @@ pub const ENGINE_METRICS_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Members of one engine. The largest tensor-parallel groups are a few dozen.
 pub const ENGINE_MEMBER_COUNT_MAX: usize = 256;
 
+/// Time between two requests for where an engine's events are. Too small: engines answer all day.
+/// Too large: one that restarted on other ports is looked for at the old ones that long.
+pub const DISCOVERY_REFRESH: Duration = Duration::from_secs(30);
+
+/// First wait after such a request without an answer, doubled up to [`DISCOVERY_REFRESH`]. Without
+/// jitter: a request is small, and bridges that start together ask different engines.
+pub const DISCOVERY_RETRY: Duration = Duration::from_secs(1);
+
+/// How long such a request may take. Too small: a busy engine is never heard. Too large: one that
+/// hangs holds a place among [`DISCOVERY_OPEN_MAX`].
+pub const DISCOVERY_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Requests under way at a time, of all engines together. Too small: a few that hang keep the
+/// others waiting. Too large: a start of a large fleet opens as many sockets at once.
+pub const DISCOVERY_OPEN_MAX: usize = 16;
+
+/// Bytes of an answer; more is refused. Too small: an engine that shows all its settings (some
+/// hundred KiB with many ranks) is not heard. Too large: what answers there takes that memory.
+pub const DISCOVERY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Engines that one entry may lead to. Too small: a large deployment is seen in part. Too large:
+/// whoever writes the name's zone opens sockets here by the thousand.
+pub const DISCOVERY_ENGINES_MAX: usize = 1024;
+
 /// The bounds that an operator can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -11,17 +11,23 @@ mod bus_limits;
 mod bus_zmq;
 mod diff;
 mod endpoint;
+mod engines;
 mod file;
 mod flags;
 mod http;
+mod instance;
 mod layers;
 mod problem;
+mod reach;
 mod secret;
 mod sources;
 mod validate;
 
 #[cfg(test)]
 mod default_tests;
+#[cfg(test)]
+#[cfg(feature = "vllm")]
+mod sources_tests;
 #[cfg(test)]
 #[cfg(feature = "vllm")]
 mod tests;
@@ -37,9 +43,11 @@ pub use bus::{
 pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
+pub use engines::{EngineConfig, FoundEngine, Told, Unusable};
 pub use file::{BusFile, File, SourceFile};
 pub use flags::Flags;
 pub use http::{HttpConfig, TlsConfig};
+pub use instance::{InstanceError, InstanceTemplate};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
 pub use problem::{Problem, Problems};
@@ -54,6 +62,12 @@ pub struct Config {
     pub http: HttpConfig,
     /// One per replica; no two speak of the same one.
     pub sources: Vec<SourceConfig>,
+    /// Engines that are asked where their events are.
+    pub engines: Vec<EngineConfig>,
+    /// What names the two above.
+    pub entries: Vec<EntryConfig>,
+    /// How engines are looked for.
+    pub discovery: DiscoveryConfig,
     /// Where envelopes travel.
     pub bus: BusConfig,
     /// The index.
@@ -68,6 +82,42 @@ pub struct Config {
     pub state: StateConfig,
     /// The orderly end.
     pub shutdown: ShutdownConfig,
+}
+
+impl Config {
+    /// Whether there is an engine to read, or to look for.
+    pub fn has_sources(&self) -> bool {
+        !self.entries.is_empty()
+    }
+}
+
+/// One entry of `[[sources]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryConfig {
+    /// What it is called: its own name, else where its engine is.
+    pub name: String,
+    /// Who may take it away again.
+    pub origin: EntryOrigin,
+    /// Where it says that its engine is.
+    pub place: String,
+    /// Whom it speaks of, where nobody needs to be asked.
+    pub replicas: Vec<Replica>,
+}
+
+/// Where an entry came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryOrigin {
+    /// File, environment or command line.
+    File,
+    /// `POST /v1/sources`.
+    Http,
+}
+
+/// How engines are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveryConfig {
+    /// Time between two requests to an engine that answers.
+    pub refresh: Duration,
 }
 
 /// What outlives the process.

@@ -1,90 +1,163 @@
-//! `[[sources]]` as typed → one source for each replica.
+//! `[[sources]]` as typed → one source for each replica, or an engine that is asked for them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+use kvbridge_adapters_api::RANK_COUNT_MAX;
 use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
 use super::{
-    Endpoint, Polled, SourceConfig, SourceFile, limits,
+    DiscoveryConfig, EngineConfig, EntryConfig, EntryOrigin, InstanceTemplate, Polled,
+    SourceConfig, SourceFile,
+    file::DiscoveryFile,
+    instance::host_ip,
+    limits,
     validate::{Check, MODEL_DEFAULT},
 };
-use crate::pipeline::registry;
+use crate::{
+    discovery::{Address, Place},
+    pipeline::registry,
+};
 
-/// Ranks of one engine process. The largest deployments published use a few hundred; beyond that a
-/// typo would open sockets by the thousand.
-const RANK_COUNT_MAX: u32 = 1024;
+/// Longest name of an entry: it stands in paths and in the log.
+const NAME_BYTES_MAX: usize = 64;
 
-/// Where an engine is reached.
-struct Reach {
-    endpoint: Endpoint,
-    /// It is asked there, for all its ranks.
-    url: Option<String>,
+/// What entries name together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Named {
+    pub(super) sources: Vec<SourceConfig>,
+    pub(super) engines: Vec<EngineConfig>,
+    pub(super) entries: Vec<EntryConfig>,
+    replicas: BTreeSet<Replica>,
+    urls: BTreeSet<String>,
 }
 
-impl Reach {
-    /// Of a later rank; `None` past the last port.
-    fn for_rank(&self, offset: u32) -> Option<Endpoint> {
-        if self.url.is_some() {
-            return Some(self.endpoint.clone());
+impl Named {
+    fn has_name(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.name == name)
+    }
+
+    /// What an entry is called that has no name of its own.
+    fn free_name(&self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut number = 2_u32;
+        while self.has_name(&name) {
+            name = format!("{wanted}#{number}");
+            number += 1;
         }
-        self.endpoint.for_rank(offset)
+        name
     }
 }
 
+/// What all ranks of an entry have in common.
+struct Shared {
+    engine: Option<EngineKind>,
+    transport: Transport,
+    instance: InstanceTemplate,
+    rank_count: u32,
+}
+
 impl Check<'_> {
-    pub(super) fn sources(&mut self, files: &[SourceFile]) -> Vec<SourceConfig> {
-        let mut sources = Vec::new();
-        let mut seen = BTreeSet::new();
-        let mut urls = BTreeSet::new();
-        for (at, file) in files.iter().enumerate() {
-            let path = format!("sources[{at}]");
-            let of_entry = self.source(&path, file);
+    /// Entries, one after the other; `at` is where the first one stands in its list.
+    pub(super) fn sources(
+        &mut self,
+        named: &mut Named,
+        files: &[SourceFile],
+        (origin, at): (EntryOrigin, usize),
+    ) {
+        for (offset, file) in files.iter().enumerate() {
+            let path = format!("sources[{}]", at + offset);
+            let name = self.name(&path, named, file);
+            let shared = self.shared(&path, file);
+            let mut entry = EntryConfig { name, origin, place: place(file), replicas: Vec::new() };
+            let Some(shared) = shared else { continue };
+            if is_asked(file, shared.engine.as_ref()) {
+                if let Some(engine) = self.asked(&path, file, (&entry.name, shared)) {
+                    if engine.url.as_ref().is_some_and(|url| !named.urls.insert(url.clone())) {
+                        self.note(&path, "two sources ask one engine: use dp for its ranks");
+                    }
+                    named.engines.push(engine);
+                    named.entries.push(entry);
+                }
+                continue;
+            }
+            let of_entry = self.source(&path, file, shared);
             let url = of_entry.iter().find_map(|source| source.polled.as_ref());
             if let Some(polled) = url
-                && !urls.insert(polled.url.clone())
+                && !named.urls.insert(polled.url.clone())
             {
                 self.note(&path, "two sources drain one engine: use dp for its ranks");
             }
             for source in of_entry {
-                if !seen.insert(source.replica.clone()) {
+                if !named.replicas.insert(source.replica.clone()) {
                     let key = source.replica.key();
                     self.note(&path, format!("two sources speak of replica {key}"));
                 }
-                sources.push(source);
+                entry.replicas.push(source.replica.clone());
+                named.sources.push(source);
             }
+            named.entries.push(entry);
         }
-        sources
     }
 
-    /// One entry, one [`SourceConfig`] for each of its ranks.
-    fn source(&mut self, path: &str, file: &SourceFile) -> Vec<SourceConfig> {
-        let engine = self.engine(path, file.engine.as_deref());
+    fn name(&mut self, path: &str, named: &Named, file: &SourceFile) -> String {
+        let Some(name) = &file.name else { return named.free_name(&place(file)) };
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let path = format!("{path}.name");
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(fits) {
+            let message = format!("expected 1 to {NAME_BYTES_MAX} letters, digits, - _ and . only");
+            self.note(&path, message);
+        } else if named.has_name(name) {
+            self.note(&path, format!("two sources have the name {name}"));
+        }
+        name.clone()
+    }
+
+    /// `None` = wrong in a way that hides everything else.
+    fn shared(&mut self, path: &str, file: &SourceFile) -> Option<Shared> {
+        let engine = self.engine(path, file);
         let transport = self.transport(path, file.transport.as_deref());
-        let reach = self.reach(path, file, engine.as_ref());
-        let replay_path = format!("{path}.replay");
-        let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
         if file.pool_blocks == Some(0) {
             self.note(&format!("{path}.pool_blocks"), "must be at least 1");
         }
         self.addresses(path, file);
-        let rank_count = file.dp.unwrap_or(1);
-        if rank_count == 0 || rank_count > RANK_COUNT_MAX {
-            let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
-            self.note(&format!("{path}.dp"), message);
-            return Vec::new();
-        }
         for (field, text) in [("model", &file.model), ("instance", &file.instance)] {
             if text.as_deref() == Some("") {
                 self.note(&format!("{path}.{field}"), "must not be empty");
             }
         }
-        let (Some(engine), Some(transport), Some(reach)) = (engine, transport, reach) else {
-            return Vec::new();
+        let instance = match file.instance.as_deref().filter(|text| !text.is_empty()) {
+            None => InstanceTemplate::default(),
+            Some(text) => text.parse().unwrap_or_else(|error| {
+                self.note(&format!("{path}.instance"), format!("{error}"));
+                InstanceTemplate::default()
+            }),
         };
-        if reach.endpoint.host == "*" && file.instance.is_none() {
+        let rank_count = file.dp.unwrap_or(1);
+        if rank_count == 0 || usize::try_from(rank_count).unwrap_or(usize::MAX) > RANK_COUNT_MAX {
+            let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
+            self.note(&format!("{path}.dp"), message);
+            // The endpoint is looked at all the same: all problems at once.
+            self.reach(path, file, engine.as_ref());
+            return None;
+        }
+        Some(Shared { engine, transport: transport?, instance, rank_count })
+    }
+
+    /// One entry, one [`SourceConfig`] for each of its ranks.
+    fn source(&mut self, path: &str, file: &SourceFile, shared: Shared) -> Vec<SourceConfig> {
+        let Shared { engine, transport, instance, rank_count } = shared;
+        let reach = self.reach(path, file, engine.as_ref());
+        let replay_path = format!("{path}.replay");
+        let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
+        let (Some(engine), Some(reach)) = (engine, reach) else { return Vec::new() };
+        let host = reach.endpoint.host.clone();
+        let address = Address { ip: host_ip(&host), host, port: reach.endpoint.port };
+        if address.host == "*" && !(file.instance.is_some() && instance.is_fixed()) {
             let message = "is missing: a bound endpoint does not tell whom a router sends to";
             self.note(&format!("{path}.instance"), message);
+        } else if instance.names_ip() && address.ip.is_none() {
+            self.note(&format!("{path}.instance"), "{ip} needs an address: the host is a name");
         }
         let first_rank = file.rank.unwrap_or(0);
         let polled = reach.url.clone().map(|url| Polled { url, first_rank, rank_count });
@@ -96,12 +169,13 @@ impl Check<'_> {
                 self.note(&format!("{path}.dp"), format!("no port left for rank {offset}"));
                 return None;
             };
+            let rank = first_rank.saturating_add(offset);
             Some(SourceConfig {
                 engine: engine.clone(),
                 replica: Replica {
                     model: file.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned()),
-                    instance: file.instance.clone().unwrap_or_else(|| reach.endpoint.authority()),
-                    rank: first_rank.saturating_add(offset),
+                    instance: instance.at(&address, rank)?,
+                    rank,
                 },
                 endpoint,
                 polled: polled.clone(),
@@ -118,117 +192,77 @@ impl Check<'_> {
         (0..rank_count).filter_map(rank).collect()
     }
 
-    /// By `endpoint` or by `url`, as the engine has it.
-    fn reach(
+    /// One entry whose engines are asked where their events are.
+    fn asked(
         &mut self,
         path: &str,
         file: &SourceFile,
-        engine: Option<&EngineKind>,
-    ) -> Option<Reach> {
-        if !engine.is_some_and(registry::is_polled) {
-            if file.url.is_some() {
-                let message = "belongs to an engine that is asked over HTTP: use endpoint";
-                self.note(&format!("{path}.url"), message);
-            }
-            let path = format!("{path}.endpoint");
-            let Some(text) = &file.endpoint else {
-                self.note(&path, "is missing, expected tcp://host:port");
-                return None;
-            };
-            let endpoint = self.endpoint(&path, text, file.bind.unwrap_or(false))?;
-            return Some(Reach { endpoint, url: None });
+        (name, shared): (&str, Shared),
+    ) -> Option<EngineConfig> {
+        if file.bind == Some(true) {
+            self.note(&format!("{path}.bind"), "belongs to an engine that connects to us");
         }
-        let of_sockets = [
-            ("endpoint", file.endpoint.is_some()),
-            ("replay", file.replay.is_some()),
-            ("bind", file.bind == Some(true)),
-            ("topic", file.topic.is_some()),
-            ("transport", file.transport.is_some()),
-            ("ignore_tags", file.ignore_tags.is_some()),
-        ];
-        for (field, _) in of_sockets.into_iter().filter(|(_, given)| *given) {
-            let message = "belongs to an engine that publishes: this one is asked at url";
-            self.note(&format!("{path}.{field}"), message);
-        }
-        let path = format!("{path}.url");
-        let Some(url) = &file.url else {
-            self.note(&path, "is missing, expected http://host:port");
-            return None;
+        let mut endpoint = |field: &str, text: &Option<String>| {
+            // A wildcard stands for the engine's host, as the engine's own configuration has it.
+            text.as_ref().and_then(|text| self.endpoint(&format!("{path}.{field}"), text, true))
         };
-        let parsed = self.address(&path, url, "expected an address such as http://host:port")?;
-        let (Some(host), Some(port)) = (parsed.host_str(), parsed.port_or_known_default()) else {
-            return None;
-        };
-        let endpoint = Endpoint { host: host.to_owned(), port };
-        Some(Reach { endpoint, url: Some(url.trim_end_matches('/').to_owned()) })
+        let first = endpoint("endpoint", &file.endpoint);
+        let replay = endpoint("replay", &file.replay);
+        let (url, address) = self.server(path, file.url.as_deref()?)?;
+        if shared.instance.names_ip() && address.ip.is_none() {
+            self.note(&format!("{path}.instance"), "{ip} needs an address: the host is a name");
+        }
+        Some(EngineConfig {
+            name: name.to_owned(),
+            place: Place::Here(address),
+            url: Some(url),
+            engine: shared.engine,
+            model: file.model.clone(),
+            instance: shared.instance,
+            first_rank: file.rank.unwrap_or(0),
+            rank_count: shared.rank_count,
+            endpoint: first,
+            replay,
+            topic: file.topic.clone(),
+            transport: shared.transport,
+            ignore_tags: file.ignore_tags.clone().unwrap_or_default(),
+            pool_blocks: file.pool_blocks,
+            metrics: file.metrics.clone(),
+            members: file.members.clone().unwrap_or_default(),
+        })
     }
 
-    /// What is asked over HTTP beside the events.
-    fn addresses(&mut self, path: &str, file: &SourceFile) {
-        let expected = "expected an address such as http://host:port/metrics";
-        if let Some(url) = &file.metrics {
-            self.address(&format!("{path}.metrics"), url, expected);
+    pub(super) fn discovery(&mut self, file: &DiscoveryFile) -> DiscoveryConfig {
+        let refresh = self.span("discovery.refresh", file.refresh, limits::DISCOVERY_REFRESH);
+        if refresh < Duration::from_millis(100) {
+            self.note("discovery.refresh", "must be at least 100ms: engines serve requests too");
         }
-        let members = file.members.as_deref().unwrap_or_default();
-        if members.len() > limits::ENGINE_MEMBER_COUNT_MAX {
-            let max = limits::ENGINE_MEMBER_COUNT_MAX;
-            let message = format!("expected up to {max} addresses, got {}", members.len());
-            self.note(&format!("{path}.members"), message);
-        }
-        for (at, url) in members.iter().enumerate() {
-            self.address(&format!("{path}.members[{at}]"), url, expected);
-        }
+        DiscoveryConfig { refresh }
     }
 
-    fn address(&mut self, path: &str, text: &str, expected: &str) -> Option<reqwest::Url> {
-        match reqwest::Url::parse(text) {
-            // It is shown in the log. The text is not repeated here, for the same reason.
-            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-                self.note(path, format!("{expected}, without credentials"));
-            }
-            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
-                return Some(url);
-            }
-            Ok(_) | Err(_) => self.note(path, expected),
-        }
-        None
-    }
-
-    fn engine(&mut self, path: &str, name: Option<&str>) -> Option<EngineKind> {
+    /// Absent is no problem where the engine can be asked which one it is.
+    fn engine(&mut self, path: &str, file: &SourceFile) -> Option<EngineKind> {
         let path = format!("{path}.engine");
         let known = registry::engine_names().collect::<Vec<_>>().join(", ");
-        match name {
+        match file.engine.as_deref() {
             Some(name) if registry::engine_names().any(|engine| engine == name) => {
                 return Some(EngineKind::from_name(name));
             }
             Some(name) => self.note(&path, format!("expected one of {known}, got {name:?}")),
+            None if file.url.is_some() => (),
             None => self.note(&path, format!("is missing, expected one of {known}")),
         }
         None
     }
+}
 
-    fn transport(&mut self, path: &str, name: Option<&str>) -> Option<Transport> {
-        let Some(name) = name else { return Some(Transport::default()) };
-        match name.parse::<Transport>() {
-            Ok(transport) => Some(transport),
-            Err(error) => {
-                self.note(&format!("{path}.transport"), format!("{error}, got {name:?}"));
-                None
-            }
-        }
-    }
+/// Whether the entry's engines are asked where their events are.
+fn is_asked(file: &SourceFile, engine: Option<&EngineKind>) -> bool {
+    file.url.is_some() && !engine.is_some_and(registry::is_polled)
+}
 
-    fn endpoint(&mut self, path: &str, text: &str, bind: bool) -> Option<Endpoint> {
-        match text.parse::<Endpoint>() {
-            Ok(endpoint) if endpoint.host == "*" && !bind => {
-                self.note(path, "host * can only be bound, not connected to");
-                None
-            }
-            Ok(endpoint) => Some(endpoint),
-            Err(error) => {
-                self.note(path, error.to_string());
-                None
-            }
-        }
-    }
+/// Where an entry says that its engine is.
+fn place(file: &SourceFile) -> String {
+    let place = [&file.url, &file.endpoint].into_iter().flatten().next();
+    place.cloned().unwrap_or_else(|| "nowhere".to_owned())
 }

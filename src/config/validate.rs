@@ -3,12 +3,13 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    BusConfig, Config, IndexConfig, Limits, Problems, RecoveryConfig, ShutdownConfig, StateConfig,
-    ViewConfig,
+    BusConfig, Config, EntryOrigin, IndexConfig, Limits, Problems, RecoveryConfig, ShutdownConfig,
+    StateConfig, ViewConfig,
     file::{
         File, IndexFile, LimitsFile, RecoveryFile, ShutdownFile, Size, Span, StateFile, ViewFile,
     },
     limits,
+    sources::Named,
 };
 
 /// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
@@ -32,10 +33,15 @@ pub(super) fn validate(
 ) -> Result<Config, Problems> {
     let mut check = Check { origin, problems };
     let listen = check.listen(file.http.listen.as_deref());
+    let mut named = Named::default();
+    check.sources(&mut named, &file.sources, (EntryOrigin::File, 0));
     let mut config = Config {
         listen,
         http: check.http(listen, file.http),
-        sources: check.sources(&file.sources),
+        sources: named.sources,
+        engines: named.engines,
+        entries: named.entries,
+        discovery: check.discovery(&file.discovery),
         bus: check.bus(file.bus),
         index: check.index(&file.index),
         view: check.view(&file.view),
@@ -47,10 +53,10 @@ pub(super) fn validate(
     match &mut config.bus {
         BusConfig::Nats(nats) => {
             nats.reconnect = (config.limits.reconnect_min, config.limits.reconnect_max);
-            nats.read |= config.sources.is_empty();
+            nats.read |= config.entries.is_empty();
         }
         BusConfig::Zmq(zmq) => {
-            let has_sources = !config.sources.is_empty();
+            let has_sources = !config.entries.is_empty();
             check.zmq_beside(zmq, has_sources, config.state.dir.as_ref());
         }
         BusConfig::Embedded => (),

@@ -6,7 +6,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, Removal, Source};
+use kvbridge_adapters_api::{
+    Batch, Capabilities, EngineMetrics, EventSources, Removal, Source, SourcesFault,
+};
 use kvbridge_adapters_msgpack::{Decoded, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 use kvbridge_schemas::{EngineKind, Projection};
@@ -86,6 +88,44 @@ fn polled(engine: &EngineKind) -> Option<Polled> {
         }),
         _ => None,
     }
+}
+
+/// How an engine is asked where its events are.
+#[derive(Clone, Copy)]
+pub struct Question {
+    /// Which engine.
+    pub engine: &'static str,
+    /// What is asked for.
+    pub path: &'static str,
+    /// Reads the answer.
+    pub read: fn(&[u8]) -> Result<EventSources, SourcesFault>,
+}
+
+const QUESTIONS: &[Question] = &[
+    #[cfg(feature = "vllm")]
+    Question {
+        engine: "vllm",
+        path: "/kv_event_sources",
+        read: kvbridge_adapters_vllm::read_sources,
+    },
+    #[cfg(feature = "sglang")]
+    Question {
+        engine: "sglang",
+        path: "/server_info",
+        read: kvbridge_adapters_sglang::read_sources,
+    },
+    #[cfg(feature = "trtllm")]
+    Question {
+        engine: "trtllm",
+        path: "/server_info",
+        read: kvbridge_adapters_trtllm::read_sources,
+    },
+];
+
+/// What to ask an engine of that kind, or one whose kind is not known.
+pub fn questions(engine: Option<&EngineKind>) -> impl Iterator<Item = &'static Question> {
+    let of = engine.map(EngineKind::as_str);
+    QUESTIONS.iter().filter(move |question| of.is_none_or(|engine| engine == question.engine))
 }
 
 /// The engines that are asked, by address: all ranks of one have one reader.

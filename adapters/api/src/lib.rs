@@ -12,6 +12,7 @@ mod event;
 mod metrics;
 #[cfg(feature = "source")]
 mod source;
+mod told;
 
 pub use batch::{Batch, Loss};
 pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
@@ -23,3 +24,4 @@ pub use event::{
 pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]
 pub use source::{RequestRefused, Source};
+pub use told::{EventSources, RANK_COUNT_MAX, RankStream, SourcesFault, Streams};
