@@ -11,14 +11,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{ConfigArgs, ConfigError, Environment, RunError};
+use super::{ConfigArgs, ConfigError, Environment, RunError, added};
 use crate::{
     alarms::{Alarms, Watch},
     bus::Found,
     checkpoint::{self, Keeper, StateDir},
     clock::Clock,
-    config::{Config, Flags, limits},
-    http::{self, Api, ApiParts, ReloadRequest, Security},
+    config::{Config, Flags, SourceFile, limits},
+    http::{self, Api, ApiParts, ReloadRequest, Security, SourceRequest},
     lookout::{Lookout, Watched},
     memory,
     pipeline::{self, Pipeline, ReloadError, Reloaded, Tasks},
@@ -28,20 +28,25 @@ use crate::{
 /// Everything that runs.
 pub(super) struct Service {
     /// What runs: as configured, and what was found.
-    config: Config,
-    /// As configured.
-    configured: Config,
+    pub(super) config: Config,
+    /// What file, variables and flags say.
+    pub(super) base: Config,
+    /// What was added over HTTP.
+    pub(super) added: Vec<SourceFile>,
+    /// The two together.
+    pub(super) configured: Config,
     /// Engines that are looked for.
     pub(super) lookout: Watched,
     pub(super) pipeline: Pipeline,
     pub(super) tasks: Tasks,
     pub(super) reloads: mpsc::Receiver<ReloadRequest>,
+    pub(super) source_requests: mpsc::Receiver<SourceRequest>,
     /// Replicas that come and go on the bus.
     pub(super) found: mpsc::Receiver<Found>,
     api: Api,
     /// Cancelled first of all: the program is not ready any more.
     draining: CancellationToken,
-    state: Option<Arc<StateDir>>,
+    pub(super) state: Option<Arc<StateDir>>,
     keeper: Option<Arc<Keeper>>,
     checkpoint_every: watch::Sender<Duration>,
     tls: watch::Sender<Option<TlsAcceptor>>,
@@ -63,12 +68,14 @@ impl Origin<'_> {
 impl Service {
     /// Starts all tasks. The listener answers from here on.
     pub(super) async fn start(
-        config: Config,
+        base: Config,
         security: Security,
         listener: TcpListener,
         render: PrometheusHandle,
     ) -> Result<Service, RunError> {
-        let state = config.state.dir.as_deref().map(StateDir::open).transpose()?.map(Arc::new);
+        let state = base.state.dir.as_deref().map(StateDir::open).transpose()?.map(Arc::new);
+        let added = added::kept(state.as_deref())?;
+        let config = base.with_added(&added).map_err(RunError::Added)?;
         let (mut tasks, clock) = (Tasks::new(), Clock::start());
         let (found_tx, found) = mpsc::channel(limits::BUS_FOUND_QUEUE);
         let started = pipeline::start(&config, state.as_ref(), &mut tasks, clock, found_tx);
@@ -87,6 +94,7 @@ impl Service {
             stop: draining.clone(),
         });
         let reloads = api.reloads().unwrap_or_else(|| mpsc::channel(1).1);
+        let source_requests = api.source_requests().unwrap_or_else(|| mpsc::channel(1).1);
         let (router, stop) = (api.clone().router(), tasks.stop_token());
         let (tls, acceptor) = watch::channel(security.tls);
         let service = http::Service::new(router, acceptor, config.http.clone(), stop);
@@ -102,6 +110,9 @@ impl Service {
             keeper
         });
         Ok(Service {
+            source_requests,
+            base,
+            added,
             configured: config.clone(),
             lookout,
             config,
@@ -147,6 +158,14 @@ impl Service {
         wanted
     }
 
+    /// From now on this is what is wanted, with what is found for it.
+    pub(super) async fn configure(&mut self, configured: Config) -> Result<Reloaded, ReloadError> {
+        self.configured = configured;
+        self.lookout.wanted.send_replace(Arc::from(self.configured.engines.as_slice()));
+        let wanted = self.with_found();
+        self.take_over(wanted).await
+    }
+
     async fn take_over(&mut self, wanted: Config) -> Result<Reloaded, ReloadError> {
         let Service { config, pipeline, tasks, state, .. } = self;
         pipeline::reload(pipeline, state.as_ref(), config, wanted, tasks).await
@@ -169,10 +188,9 @@ impl Service {
         // Other files than those of the start need a new start; what is in them does not. Read
         // before anything is touched: one that is wrong changes nothing.
         let security = Security::read(&self.config.http)?;
-        self.configured = wanted;
-        self.lookout.wanted.send_replace(Arc::from(self.configured.engines.as_slice()));
-        let wanted = self.with_found();
-        let reloaded = self.take_over(wanted).await?;
+        let configured = wanted.with_added(&self.added)?;
+        self.base = wanted;
+        let reloaded = self.configure(configured).await?;
         self.api.apply(&self.config.limits);
         self.tls.send_replace(security.tls);
         self.api.admit_by(security.access);

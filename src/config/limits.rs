@@ -207,6 +207,17 @@ pub const DISCOVERY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// whoever writes the name's zone opens sockets here by the thousand.
 pub const DISCOVERY_ENGINES_MAX: usize = 1024;
 
+/// Sources that are added over HTTP. Too small: an operator that adds each pod is refused. Too
+/// large: whoever may write opens sockets by the thousand.
+pub const ADDED_SOURCES_MAX: usize = 1024;
+
+/// Bytes of one such source. Too small: one with hundreds of members is refused. Too large: the
+/// file of all of them takes that much for each.
+pub const SOURCE_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Requests about sources that wait for the one under way. More are refused.
+pub const SOURCE_QUEUE_REQUESTS: usize = 16;
+
 /// The bounds that an operator can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -6,6 +6,7 @@
 
 pub mod limits;
 
+mod added;
 mod bus;
 mod bus_limits;
 mod bus_zmq;
@@ -37,6 +38,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
+pub use added::{AddedError, read_added, write_added};
 pub use bus::{
     BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
 };
@@ -105,10 +107,10 @@ pub struct EntryConfig {
 }
 
 /// Where an entry came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryOrigin {
-    /// File, environment or command line.
-    File,
+    /// That file, a variable or the command line.
+    File(String),
     /// `POST /v1/sources`.
     Http,
 }

@@ -7,7 +7,7 @@ use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
 use super::{
-    DiscoveryConfig, EngineConfig, EntryConfig, EntryOrigin, InstanceTemplate, Polled,
+    Config, DiscoveryConfig, EngineConfig, EntryConfig, EntryOrigin, InstanceTemplate, Polled,
     SourceConfig, SourceFile,
     file::DiscoveryFile,
     instance::host_ip,
@@ -33,6 +33,20 @@ pub(super) struct Named {
 }
 
 impl Named {
+    /// What a proven configuration names already.
+    pub(super) fn of(config: &Config) -> Named {
+        let urls = config.sources.iter().filter_map(|source| source.polled.as_ref());
+        let urls = urls.map(|polled| polled.url.clone());
+        let asked = config.engines.iter().filter_map(|engine| engine.url.clone());
+        Named {
+            sources: config.sources.clone(),
+            engines: config.engines.clone(),
+            entries: config.entries.clone(),
+            replicas: config.sources.iter().map(|source| source.replica.clone()).collect(),
+            urls: urls.chain(asked).collect(),
+        }
+    }
+
     fn has_name(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.name == name)
     }
@@ -58,15 +72,16 @@ struct Shared {
 }
 
 impl Check<'_> {
-    /// Entries, one after the other; `at` is where the first one stands in its list.
-    pub(super) fn sources(
-        &mut self,
-        named: &mut Named,
-        files: &[SourceFile],
-        (origin, at): (EntryOrigin, usize),
-    ) {
-        for (offset, file) in files.iter().enumerate() {
-            let path = format!("sources[{}]", at + offset);
+    /// Entries, one after the other.
+    pub(super) fn sources(&mut self, named: &mut Named, files: &[SourceFile], is_added: bool) {
+        for (at, file) in files.iter().enumerate() {
+            let path = format!("sources[{at}]");
+            let origin = if is_added {
+                EntryOrigin::Http
+            } else {
+                // What only variables name has no one place.
+                EntryOrigin::File(self.origin_of(&path).unwrap_or_else(|| "environment".into()))
+            };
             let name = self.name(&path, named, file);
             let shared = self.shared(&path, file);
             let mut entry = EntryConfig { name, origin, place: place(file), replicas: Vec::new() };

@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    BusConfig, Config, EntryOrigin, IndexConfig, Limits, Problems, RecoveryConfig, ShutdownConfig,
-    StateConfig, ViewConfig,
+    BusConfig, Config, IndexConfig, Limits, Problems, RecoveryConfig, ShutdownConfig, StateConfig,
+    ViewConfig,
     file::{
         File, IndexFile, LimitsFile, RecoveryFile, ShutdownFile, Size, Span, StateFile, ViewFile,
     },
@@ -18,7 +18,7 @@ pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
 /// Model name of a source that names none.
 pub(super) const MODEL_DEFAULT: &str = "default";
 
-type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(super) type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Notes problems together with where the value came from.
 pub(super) struct Check<'a> {
@@ -34,7 +34,7 @@ pub(super) fn validate(
     let mut check = Check { origin, problems };
     let listen = check.listen(file.http.listen.as_deref());
     let mut named = Named::default();
-    check.sources(&mut named, &file.sources, (EntryOrigin::File, 0));
+    check.sources(&mut named, &file.sources, false);
     let mut config = Config {
         listen,
         http: check.http(listen, file.http),
@@ -67,6 +67,22 @@ pub(super) fn validate(
         check.note(&format!("sinks[{at}]"), message);
     }
     if check.problems.0.is_empty() { Ok(config) } else { Err(check.problems) }
+}
+
+impl<'a> Check<'a> {
+    /// Nothing noted yet.
+    pub(super) fn of(origin: Origin<'a>) -> Check<'a> {
+        Check { origin, problems: Problems::default() }
+    }
+
+    /// What was noted, if anything.
+    pub(super) fn done(self) -> Result<(), Problems> {
+        if self.problems.0.is_empty() { Ok(()) } else { Err(self.problems) }
+    }
+
+    pub(super) fn origin_of(&self, path: &str) -> Option<String> {
+        (self.origin)(path)
+    }
 }
 
 impl Check<'_> {

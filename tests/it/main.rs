@@ -33,6 +33,7 @@ mod repair;
 mod restart;
 mod security;
 mod sglang;
+mod sources_api;
 mod stop;
 mod zmq_bus;
 mod zmq_client;
