@@ -93,7 +93,7 @@ impl InstanceTemplate {
 }
 
 /// An IP as it stands before a port: routers that write `host:port` put brackets around IPv6.
-pub(super) fn ip_text(ip: IpAddr) -> String {
+pub(crate) fn ip_text(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),

@@ -187,6 +187,18 @@ pub const ENGINE_MEMBER_COUNT_MAX: usize = 256;
 /// Too large: one that restarted on other ports is looked for at the old ones that long.
 pub const DISCOVERY_REFRESH: Duration = Duration::from_secs(30);
 
+/// Time between two looks at a name that leads to engines. Too small: name servers answer all day.
+/// Too large: a new engine gets no prefix matches that long.
+pub const DISCOVERY_RESOLVE: Duration = Duration::from_secs(5);
+
+/// How long a name may leave an engine out. Too small: a rollout or a readiness probe that fails
+/// once costs a view that is still true. Too large: routers are told of an engine that is gone.
+pub const DISCOVERY_GRACE: Duration = Duration::from_secs(30);
+
+/// How long one try of a look may take; there are two. Too small: a busy name server is taken for
+/// an absent one. Too large: a look holds a place among [`DISCOVERY_OPEN_MAX`].
+pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(2);
+
 /// First wait after such a request without an answer, doubled up to [`DISCOVERY_REFRESH`]. Without
 /// jitter: a request is small, and bridges that start together ask different engines.
 pub const DISCOVERY_RETRY: Duration = Duration::from_secs(1);

@@ -46,9 +46,10 @@ pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use engines::{EngineConfig, FoundEngine, Told, Unusable};
-pub use file::{BusFile, File, SourceFile};
+pub use file::{BusFile, DiscoverFile, File, SourceFile};
 pub use flags::Flags;
 pub use http::{HttpConfig, TlsConfig};
+pub(crate) use instance::ip_text;
 pub use instance::{InstanceError, InstanceTemplate};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
@@ -120,6 +121,12 @@ pub enum EntryOrigin {
 pub struct DiscoveryConfig {
     /// Time between two requests to an engine that answers.
     pub refresh: Duration,
+    /// Time between two looks at a name.
+    pub resolve: Duration,
+    /// How long a name may leave an engine out before its replicas are closed.
+    pub grace: Duration,
+    /// Who is asked for names; absent = as the system has it.
+    pub nameserver: Option<SocketAddr>,
 }
 
 /// What outlives the process.

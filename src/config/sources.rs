@@ -9,7 +9,7 @@ use kvbridge_schemas::{EngineKind, Replica};
 use super::{
     Config, DiscoveryConfig, EngineConfig, EntryConfig, EntryOrigin, InstanceTemplate, Polled,
     SourceConfig, SourceFile,
-    file::DiscoveryFile,
+    file::{DiscoverFile, DiscoveryFile},
     instance::host_ip,
     limits,
     validate::{Check, MODEL_DEFAULT},
@@ -21,6 +21,12 @@ use crate::{
 
 /// Longest name of an entry: it stands in paths and in the log.
 const NAME_BYTES_MAX: usize = 64;
+
+/// Longest name that a name server can be asked for.
+const DNS_NAME_BYTES_MAX: usize = 253;
+
+/// Least time between two looks: engines serve requests, and name servers other clients.
+const DISCOVERY_EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// What entries name together.
 #[derive(Clone, Debug, Default)]
@@ -223,14 +229,21 @@ impl Check<'_> {
         };
         let first = endpoint("endpoint", &file.endpoint);
         let replay = endpoint("replay", &file.replay);
-        let (url, address) = self.server(path, file.url.as_deref()?)?;
-        if shared.instance.names_ip() && address.ip.is_none() {
-            self.note(&format!("{path}.instance"), "{ip} needs an address: the host is a name");
-        }
+        let (url, place) = match &file.discover {
+            Some(discover) => (None, self.by_name(path, file, discover)?),
+            None => {
+                let (url, address) = self.server(path, file.url.as_deref()?)?;
+                if shared.instance.names_ip() && address.ip.is_none() {
+                    let message = "{ip} needs an address: the host is a name";
+                    self.note(&format!("{path}.instance"), message);
+                }
+                (Some(url), Place::Here(address))
+            }
+        };
         Some(EngineConfig {
             name: name.to_owned(),
-            place: Place::Here(address),
-            url: Some(url),
+            place,
+            url,
             engine: shared.engine,
             model: file.model.clone(),
             instance: shared.instance,
@@ -247,12 +260,59 @@ impl Check<'_> {
         })
     }
 
-    pub(super) fn discovery(&mut self, file: &DiscoveryFile) -> DiscoveryConfig {
-        let refresh = self.span("discovery.refresh", file.refresh, limits::DISCOVERY_REFRESH);
-        if refresh < Duration::from_millis(100) {
-            self.note("discovery.refresh", "must be at least 100ms: engines serve requests too");
+    /// A name that leads to engines, and what cannot be said of many at once.
+    fn by_name(&mut self, path: &str, file: &SourceFile, discover: &DiscoverFile) -> Option<Place> {
+        let of_one = [
+            ("url", file.url.is_some()),
+            ("metrics", file.metrics.is_some()),
+            ("members", file.members.is_some()),
+        ];
+        for (field, _) in of_one.into_iter().filter(|(_, given)| *given) {
+            let message = "belongs to one engine: discover leads to any number of them";
+            self.note(&format!("{path}.{field}"), message);
         }
-        DiscoveryConfig { refresh }
+        let Some(name) = discover.dns.as_deref().filter(|name| !name.is_empty()) else {
+            self.note(&format!("{path}.discover.dns"), "is missing, expected a name");
+            return None;
+        };
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.len() > DNS_NAME_BYTES_MAX || !name.chars().all(fits) {
+            self.note(&format!("{path}.discover.dns"), "expected a name such as engines.ns.svc");
+        }
+        match (name.starts_with('_'), discover.port) {
+            (true, Some(_)) => {
+                let message = "belongs to address records: those of services tell the port";
+                self.note(&format!("{path}.discover.port"), message);
+            }
+            (false, None | Some(0)) => {
+                self.note(&format!("{path}.discover.port"), "is missing, expected the HTTP port");
+            }
+            (true, None) | (false, Some(_)) => (),
+        }
+        Some(Place::Name { name: name.to_owned(), port: discover.port })
+    }
+
+    pub(super) fn discovery(&mut self, file: &DiscoveryFile) -> DiscoveryConfig {
+        let config = DiscoveryConfig {
+            refresh: self.span("discovery.refresh", file.refresh, limits::DISCOVERY_REFRESH),
+            resolve: self.span("discovery.resolve", file.resolve, limits::DISCOVERY_RESOLVE),
+            grace: file.grace.map_or(limits::DISCOVERY_GRACE, |span| span.0),
+            nameserver: file.nameserver.as_deref().and_then(|text| {
+                let address = text.parse().ok();
+                if address.is_none() {
+                    let message = format!("expected an address such as 10.0.0.10:53, got {text:?}");
+                    self.note("discovery.nameserver", message);
+                }
+                address
+            }),
+        };
+        for (field, span) in [("refresh", config.refresh), ("resolve", config.resolve)] {
+            if span < DISCOVERY_EVERY_MIN {
+                let message = format!("must be at least {DISCOVERY_EVERY_MIN:?}");
+                self.note(&format!("discovery.{field}"), message);
+            }
+        }
+        config
     }
 
     /// Absent is no problem where the engine can be asked which one it is.
@@ -264,7 +324,7 @@ impl Check<'_> {
                 return Some(EngineKind::from_name(name));
             }
             Some(name) => self.note(&path, format!("expected one of {known}, got {name:?}")),
-            None if file.url.is_some() => (),
+            None if file.url.is_some() || file.discover.is_some() => (),
             None => self.note(&path, format!("is missing, expected one of {known}")),
         }
         None
@@ -273,11 +333,13 @@ impl Check<'_> {
 
 /// Whether the entry's engines are asked where their events are.
 fn is_asked(file: &SourceFile, engine: Option<&EngineKind>) -> bool {
-    file.url.is_some() && !engine.is_some_and(registry::is_polled)
+    let by_server = file.url.is_some() && !engine.is_some_and(registry::is_polled);
+    by_server || file.discover.is_some()
 }
 
 /// Where an entry says that its engine is.
 fn place(file: &SourceFile) -> String {
-    let place = [&file.url, &file.endpoint].into_iter().flatten().next();
+    let name = file.discover.as_ref().and_then(|discover| discover.dns.as_ref());
+    let place = [file.url.as_ref(), name, file.endpoint.as_ref()].into_iter().flatten().next();
     place.cloned().unwrap_or_else(|| "nowhere".to_owned())
 }

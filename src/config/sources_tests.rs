@@ -124,7 +124,7 @@ fn an_engine_by_its_server_alone_is_asked() {
         sources[1]: two sources ask one engine: use dp for its ranks (kvbridge.toml)
         sources[2].name: two sources have the name a (kvbridge.toml)
         sources[2].instance: {ip} needs an address: the host is a name (kvbridge.toml)
-        discovery.refresh: must be at least 100ms: engines serve requests too (kvbridge.toml)"#]].assert_eq(&problems(wrong, &[]));
+        discovery.refresh: must be at least 100ms (kvbridge.toml)"#]].assert_eq(&problems(wrong, &[]));
 }
 
 #[test]
@@ -152,4 +152,47 @@ fn transport_is_one_of_this_build() {
     #[cfg(not(feature = "omq"))]
     expect![[r#"sources[0].transport: is not compiled into this program (cargo feature omq), got "omq" (kvbridge.toml)"#]]
         .assert_eq(&problems(&of("omq"), &[]));
+}
+
+#[test]
+fn a_name_leads_to_engines_and_says_nothing_of_one_alone() {
+    let text = r#"
+        [[sources]]
+        discover = { dns = "vllm-headless.ns.svc", port = 8000 }
+        instance = "{ip}:8000"
+        endpoint = "tcp://*:5557"
+        engine = "vllm"
+        [[sources]]
+        name = "services"
+        discover = { dns = "_http._tcp.sglang.ns.svc" }
+        [discovery]
+        nameserver = "10.0.0.10:53"
+    "#;
+    let config = loaded(text, &[]);
+    let names: Vec<_> = config.entries.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["vllm-headless.ns.svc", "services"]);
+    assert_eq!(config.discovery.nameserver.unwrap().port(), 53);
+    let wrong = r#"
+        [[sources]]
+        discover = { dns = "a b" }
+        url = "http://h:1"
+        metrics = "http://h:1/metrics"
+        [[sources]]
+        discover = { dns = "_http._tcp.a", port = 1 }
+        [[sources]]
+        discover = { port = 1, colour = "red" }
+        [discovery]
+        resolve = "1ms"
+        nameserver = "dns.example"
+    "#;
+    expect![[r#"
+        sources[2].discover.colour: unknown field `colour`, expected `dns` or `port` (kvbridge.toml)
+        sources[0].url: belongs to one engine: discover leads to any number of them (kvbridge.toml)
+        sources[0].metrics: belongs to one engine: discover leads to any number of them (kvbridge.toml)
+        sources[0].discover.dns: expected a name such as engines.ns.svc (kvbridge.toml)
+        sources[0].discover.port: is missing, expected the HTTP port (kvbridge.toml)
+        sources[1].discover.port: belongs to address records: those of services tell the port (kvbridge.toml)
+        sources[2].discover.dns: is missing, expected a name (kvbridge.toml)
+        discovery.nameserver: expected an address such as 10.0.0.10:53, got "dns.example" (kvbridge.toml)
+        discovery.resolve: must be at least 100ms (kvbridge.toml)"#]].assert_eq(&problems(wrong, &[]));
 }

@@ -1,9 +1,10 @@
-//! SHELL. Asks engines where their events are; what follows is decided in `discovery`.
+//! SHELL. Resolves names, and asks engines where their events are; what follows is decided in `discovery`.
 //!
 //! One task for all entries. It opens no source: what it sees is one value that whoever runs the
 //! pipeline compares with what is open.
 
 mod ask;
+mod resolve;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,11 +17,11 @@ use tracing::{info, warn};
 use crate::{
     clock::Clock,
     config::{Config, DiscoveryConfig, EngineConfig, FoundEngine, Told, limits},
-    discovery::{Answer, Refusal, Roster, Settings, Standing, State, Task},
+    discovery::{Address, Answer, Refusal, Roster, Settings, Standing, State, Task},
     telemetry::{label, name},
 };
 
-use ask::Asker;
+use self::{ask::Asker, resolve::Names};
 
 /// What is known of all engines that are looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,7 @@ pub struct Lookout {
     wanted: watch::Receiver<Arc<[EngineConfig]>>,
     engines: BTreeMap<String, Arc<EngineConfig>>,
     asker: Arc<Asker>,
+    names: Arc<Names>,
     seen: watch::Sender<Arc<Seen>>,
     gauges: Vec<(State, Gauge)>,
 }
@@ -55,6 +57,7 @@ pub struct Watched {
 /// What came of a task.
 enum Done {
     Asked(u64, String, Answer<Told>),
+    Resolved(u64, String, Result<Vec<Address>, Refusal>),
 }
 
 impl Seen {
@@ -83,8 +86,8 @@ impl Lookout {
         let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let settings = Settings {
             refresh_ms: ms(config.refresh),
-            resolve_ms: ms(config.refresh),
-            grace_ms: 0,
+            resolve_ms: ms(config.resolve),
+            grace_ms: ms(config.grace),
             retry_ms: ms(limits::DISCOVERY_RETRY.min(config.refresh)),
             engines_max: limits::DISCOVERY_ENGINES_MAX,
             open_max: limits::DISCOVERY_OPEN_MAX,
@@ -103,6 +106,7 @@ impl Lookout {
             wanted,
             engines: BTreeMap::new(),
             asker: Arc::new(Asker::new()),
+            names: Arc::new(Names::new(config.nameserver)),
             seen,
             gauges: State::ALL.map(gauge_of).into(),
         };
@@ -152,7 +156,13 @@ impl Lookout {
                     Done::Asked(number, entry, answer)
                 }))
             }
-            Task::Resolve { .. } => None,
+            Task::Resolve { number, entry, name, port } => {
+                let names = Arc::clone(&self.names);
+                Some(Box::pin(async move {
+                    let found = names.resolve(&name, port).await;
+                    Done::Resolved(number, entry, found)
+                }))
+            }
         }
     }
 
@@ -164,6 +174,12 @@ impl Lookout {
                     failed(refusal);
                 }
                 self.roster.answered(now, (number, &entry), answer);
+            }
+            Done::Resolved(number, entry, found) => {
+                if let Err(refusal) = &found {
+                    failed(refusal);
+                }
+                self.roster.resolved(now, (number, &entry), found);
             }
         }
     }
@@ -185,6 +201,12 @@ impl Lookout {
         }
         for engine in seen.engines.iter().filter(|engine| !before.engines.contains(engine)) {
             tell(engine);
+        }
+        for (entry, refusal) in &seen.refusals {
+            if before.refusals.get(entry) != Some(refusal) {
+                let Refusal { reason, detail } = refusal;
+                warn!(%entry, reason, detail, "the name leads to no engine");
+            }
         }
         self.seen.send_replace(Arc::new(seen));
     }

@@ -158,6 +158,27 @@ pub(crate) fn configure(folder: &Path, sources: &[String], more: &str) {
     std::fs::write(folder.join("kvbridge.toml"), text).unwrap();
 }
 
+/// One request to `host:port`; `None` when nobody answers.
+pub(crate) fn send(
+    address: &str,
+    (method, path): (&str, &str),
+    body: &str,
+) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}
+
 impl Bridge {
     /// The program as a command, in `folder`.
     pub(crate) fn command(folder: &Path) -> Command {
@@ -181,19 +202,7 @@ impl Bridge {
 
     /// The same with a body.
     pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect(&self.address).ok()?;
-        let length = body.len();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\
-             Connection: close\r\n\r\n{body}"
-        );
-        stream.write_all(head.as_bytes()).ok()?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).ok()?;
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some((status, body.to_owned()))
+        send(&self.address, (method, path), body)
     }
 
     /// The lines of `/v1/events` from now on.

@@ -6,6 +6,8 @@ mod bus_cli;
 mod bus_reader;
 mod check_config;
 mod decode;
+mod dns;
+mod dns_server;
 mod drain;
 mod fake_engine;
 mod follow;
