@@ -7,11 +7,13 @@
 //! held together by a test.
 
 mod board;
+mod ranks;
 mod registry;
 mod rules;
 mod watch;
 
 pub use board::{Board, CLEAR_AFTER_MS, Change, RAISE_AFTER};
+pub use ranks::{RankSight, Ranks};
 pub use registry::{About, Alarm, Severity};
 pub use rules::{
     GAP_OPEN_MS, SILENT_MS, Sight, TRAFFIC_MIN, TRAFFIC_WINDOW_SECONDS, UNDECODABLE_MS, holds,

@@ -36,6 +36,8 @@ pub enum Alarm {
     ReplayUnusable,
     /// Two engines answer under one name.
     TwoPublishers,
+    /// One of an instance's ranks never said anything.
+    RankMissing,
 }
 
 /// What is told about an alarm.
@@ -55,7 +57,7 @@ pub struct About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 7] = [
+    pub const ALL: [Alarm; 8] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -63,6 +65,7 @@ impl Alarm {
         Alarm::OverLimit,
         Alarm::ReplayUnusable,
         Alarm::TwoPublishers,
+        Alarm::RankMissing,
     ];
 
     /// What is told about it.
@@ -116,6 +119,13 @@ impl Alarm {
                 meaning: "two engines answer under this replica's name; it is ignored for a while",
                 first_look: "which processes publish at the source's endpoint; a proxy in between",
                 action: "give each engine its own endpoint and instance, then resync",
+            },
+            Alarm::RankMissing => About {
+                name: "rank_missing",
+                severity: Severity::Warning,
+                meaning: "other ranks of this instance send batches, and this one never sent any",
+                first_look: "sources.dp against the engine's own number of ranks, and this rank's ports",
+                action: "correct dp or the ports; if they are right see whether the rank serves and publishes",
             },
         }
     }

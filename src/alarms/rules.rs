@@ -54,6 +54,7 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
         Alarm::OverLimit => because(TrustReason::OverLimit),
         Alarm::ReplayUnusable => sight.replay_unusable,
         Alarm::TwoPublishers => because(TrustReason::TwoPublishers),
+        Alarm::RankMissing => because(TrustReason::RankMissing),
     }
 }
 
@@ -98,6 +99,7 @@ mod tests {
             ("store_undecodable", "undecodable_events"),
             ("over_limit", "over_limit"),
             ("two_publishers", "two_publishers"),
+            ("rank_missing", "rank_missing"),
         ] {
             assert_eq!(held(&Sight { reason, reason_ms: 0, ..CALM }), [name]);
         }

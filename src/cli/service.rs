@@ -225,7 +225,8 @@ impl Service {
 
 /// Starts the watch of alarms and the guard of memory.
 fn watch_over(config: &Config, pipeline: &Pipeline, tasks: &mut Tasks) -> Alarms {
-    let (watch, alarms) = Watch::new(Arc::clone(&pipeline.fleet), pipeline.clock);
+    let missing = config.recovery.rank_missing;
+    let (watch, alarms) = Watch::new(Arc::clone(&pipeline.fleet), pipeline.clock, missing);
     let stop = tasks.stop_token();
     tasks.spawn("alarms", watch.run(stop.clone()));
     let limit = memory::limit_bytes(config.view.memory_max);

@@ -125,7 +125,7 @@ fn fixed_view(running: &ViewConfig, wanted: &ViewConfig) -> [(&'static str, bool
     ]
 }
 
-fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 7] {
+fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 8] {
     let RecoveryConfig {
         replay_deadline,
         attempt_count_max,
@@ -134,6 +134,7 @@ fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'stat
         idle_probe,
         audit,
         lease,
+        rank_missing,
     } = wanted;
     [
         ("recovery.replay_deadline", running.replay_deadline == *replay_deadline),
@@ -143,6 +144,7 @@ fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'stat
         ("recovery.idle_probe", running.idle_probe == *idle_probe),
         ("recovery.audit", running.audit == *audit),
         ("recovery.lease", running.lease == *lease),
+        ("recovery.rank_missing", running.rank_missing == *rank_missing),
     ]
 }
 

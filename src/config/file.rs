@@ -267,6 +267,8 @@ pub struct RecoveryFile {
     pub audit: Option<Span>,
     /// Time trust outlives the last proof.
     pub lease: Option<Span>,
+    /// Time other ranks of an instance speak before a silent one is missing.
+    pub rank_missing: Option<Span>,
 }
 
 /// `[limits]`

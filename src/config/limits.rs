@@ -40,6 +40,10 @@ pub const AUDIT: Duration = Duration::from_secs(10);
 /// withdraws trust. Too large: a dead engine is believed that long.
 pub const LEASE: Duration = Duration::from_secs(60);
 
+/// How long other ranks of an instance may speak before one that never did is missing. Too small: a
+/// rank that starts a little later rings. Too large: a wrong port is found late.
+pub const RANK_MISSING: Duration = Duration::from_secs(30);
+
 /// First delay before a reconnect. Too small: a restarting engine is hammered. Too large: its first
 /// batches are missed.
 pub const RECONNECT_MIN: Duration = Duration::from_millis(50);

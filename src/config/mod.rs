@@ -228,6 +228,8 @@ pub struct RecoveryConfig {
     pub audit: Duration,
     /// Time trust outlives the last proof.
     pub lease: Duration,
+    /// Time other ranks of an instance speak before one that never did is missing.
+    pub rank_missing: Duration,
 }
 
 /// Reads and proves a configuration, or says all that is wrong with it.

@@ -135,6 +135,7 @@ impl Check<'_> {
             idle_probe: self.span(&at("idle_probe"), file.idle_probe, limits::IDLE_PROBE),
             audit: self.span(&at("audit"), file.audit, limits::AUDIT),
             lease: self.span(&at("lease"), file.lease, limits::LEASE),
+            rank_missing: self.span(&at("rank_missing"), file.rank_missing, limits::RANK_MISSING),
         };
         if config.lease <= config.idle_probe.max(config.audit) {
             // Else every quiet minute would end trust before the probe that could have kept it.

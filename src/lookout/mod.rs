@@ -1,4 +1,5 @@
-//! SHELL. Resolves names, and asks engines where their events are; what follows is decided in `discovery`.
+//! SHELL. Resolves names and asks engines where their events are. What follows is decided in
+//! `discovery`.
 //!
 //! One task for all entries. It opens no source: what it sees is one value that whoever runs the
 //! pipeline compares with what is open.

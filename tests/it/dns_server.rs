@@ -74,8 +74,9 @@ fn answer(zone: &Zone, question: Message) -> Message {
     if addresses.is_none() && services.is_none() {
         answer.metadata.response_code = ResponseCode::NXDomain;
     }
-    let mut add =
-        |data: RData| drop(answer.add_answer(Record::from_rdata(name.clone(), 300, data)));
+    let mut add = |data: RData| {
+        answer.add_answer(Record::from_rdata(name.clone(), 300, data));
+    };
     match kind {
         RecordType::A => addresses.into_iter().flatten().for_each(|ip| add(RData::A(A(*ip)))),
         RecordType::SRV => services.into_iter().flatten().for_each(|(target, port)| {

@@ -31,6 +31,7 @@ mod oracle;
 mod peer;
 mod program;
 mod proxy;
+mod rank_missing;
 mod repair;
 mod restart;
 mod security;

@@ -33,6 +33,8 @@ const INPUTS: &[&str] = &[
     "resync",
     "over_limit",
     "release",
+    "rank_missing",
+    "rank_there",
     "finding",
     "wait 5000",
     "wait 100000",
