@@ -12,7 +12,9 @@ mod events;
 mod health;
 mod match_prefix;
 mod problem;
+mod question;
 mod replicas;
+mod route;
 mod serve;
 mod snapshot;
 mod stall;
@@ -20,6 +22,8 @@ mod tls;
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod route_tests;
 #[cfg(test)]
 mod serve_tests;
 #[cfg(test)]
@@ -29,7 +33,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -101,6 +105,8 @@ struct Shared {
     ages: Mutex<BTreeMap<ReplicaKey, Gauge>>,
     /// As in `limits`, until a reload changes it.
     match_token_count_max: AtomicU32,
+    /// Decisions so far, to log one of many.
+    routes_decided: AtomicU64,
     reloads: mpsc::Sender<ReloadRequest>,
     reloads_taken: Mutex<Option<mpsc::Receiver<ReloadRequest>>>,
 }
@@ -120,6 +126,7 @@ impl Api {
             reloads_taken: Mutex::new(Some(reloads_taken)),
             match_token_count_max: AtomicU32::new(limits.match_token_count_max),
             metrics: Metrics::register(),
+            routes_decided: AtomicU64::new(0),
             event_readers: permits(limits.events_reader_count_max),
             snapshot_readers: permits(limits::SNAPSHOT_READER_COUNT_MAX),
             pipeline,
@@ -157,6 +164,7 @@ impl Api {
             .route("/v1/replicas/{key}/snapshot", get(snapshot::stream))
             .route("/v1/alarms", get(alarms::all))
             .route("/v1/match", post(match_prefix::answer))
+            .route("/v1/route", post(route::answer))
             .route("/v1/events", get(events::stream))
             .route_layer(from_fn_with_state(self.clone(), admission::read));
         let write = Router::new()

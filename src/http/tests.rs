@@ -64,7 +64,7 @@ pub(super) fn replica() -> Replica {
     Replica { model: "m".to_owned(), instance: "h:8000".to_owned(), rank: 0 }
 }
 
-fn world(trust: Trust, limits: Limits) -> World {
+pub(super) fn world(trust: Trust, limits: Limits) -> World {
     guarded(trust, limits, Access::Open)
 }
 
@@ -122,7 +122,12 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
 }
 
 impl World {
-    async fn send(&self, method: &str, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Body>,
+    ) -> (StatusCode, String) {
         let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
         let response = self.api.clone().router().oneshot(request).await.unwrap();
         let status = response.status();
@@ -134,7 +139,7 @@ impl World {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    async fn get(&self, path: &str) -> String {
+    pub(super) async fn get(&self, path: &str) -> String {
         let (status, body) = self.send("GET", path, Body::empty()).await;
         assert_eq!(status, StatusCode::OK, "{path}: {body}");
         body
@@ -151,7 +156,7 @@ impl World {
     }
 }
 
-fn exact() -> World {
+pub(super) fn exact() -> World {
     world(Trust::Exact, Limits::default())
 }
 
