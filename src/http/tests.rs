@@ -116,7 +116,18 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let api = metrics::with_local_recorder(&recorder, || {
         let (_, alarms) = Watch::new(Arc::clone(&fleet), clock);
         let (body_deadline, stop) = (Duration::from_millis(200), stop.clone());
-        Api::new(ApiParts { pipeline, limits, body_deadline, access, alarms, render, stop })
+        let (ready, finds_more) = (ReadyConfig::default(), false);
+        Api::new(ApiParts {
+            pipeline,
+            limits,
+            body_deadline,
+            access,
+            alarms,
+            render,
+            ready,
+            finds_more,
+            stop,
+        })
     });
     World { api, commands, status, fleet, view, stop }
 }
@@ -166,8 +177,14 @@ async fn health_and_readiness() {
     assert_eq!(world.get("/healthz").await, r#"{"alive":true}"#);
     assert_eq!(
         world.get("/readyz").await,
-        r#"{"ready":true,"trust":{"exact":1},"bus":{"kind":"embedded","state":"ready"}}"#
+        r#"{"ready":true,"mode":"converged","trust":{"exact":1},"bus":{"kind":"embedded","state":"ready"}}"#
     );
+    let unproven = self::world(Trust::None, Limits::default());
+    let (status, body) = unproven.send("GET", "/readyz", Body::empty()).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(body.contains("starting") && body.contains("0 of 1 replicas proven"), "{body}");
+    let metrics = unproven.get("/metrics").await;
+    assert!(metrics.contains("kvbridge_ready_mode{mode=\"starting\"} 1"), "{metrics}");
     world.stop.cancel();
     let (status, body) = world.send("GET", "/readyz", Body::empty()).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);

@@ -12,7 +12,7 @@ use metrics_exporter_prometheus::{
 use tokio_util::sync::CancellationToken;
 
 use super::{label, name};
-use crate::route::By;
+use crate::{http::Mode, route::By};
 
 /// From a microsecond in-process match to a resync of minutes.
 const SECONDS_BUCKETS: [f64; 14] =
@@ -317,6 +317,8 @@ pub struct Metrics {
     pub matches: Matches,
     /// Route decisions.
     pub routes: Routes,
+    /// See [`name::READY_MODE`].
+    pub ready_modes: Vec<(Mode, Gauge)>,
     /// Readers of events.
     pub readers: EventReaders,
     /// See [`name::INDEX_QUEUE`].
@@ -342,6 +344,10 @@ impl Metrics {
                 duration: histogram!(name::MATCH_DURATION),
             },
             routes: Routes::register(),
+            ready_modes: Mode::ALL
+                .into_iter()
+                .map(|mode| (mode, gauge!(name::READY_MODE, label::MODE => mode.as_str())))
+                .collect(),
             readers: EventReaders {
                 lagged: counter!(name::EVENTS_LAGGED),
                 refused: counter!(name::EVENTS_READERS_REFUSED),
