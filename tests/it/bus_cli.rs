@@ -16,8 +16,11 @@ const STREAM: &str = "KVHINTS_capture";
 /// A bridge plays a recording of 62 batches onto the bus, and ends.
 fn play(server: &Server, name: &str, more: &[&str]) {
     let mut command = kvbridge();
+    // A hole is played slowly: what waits for the life's name on the bus goes with the view, and the
+    // log would begin behind it.
+    let rate = if more.is_empty() { "1000" } else { "25" };
     command
-        .args(["run", "--listen", "127.0.0.1:0", "--rate", "1000", "--once", "--play"])
+        .args(["run", "--listen", "127.0.0.1:0", "--rate", rate, "--once", "--play"])
         .arg(one_life(&format!("{name}.jsonl")))
         .args(more)
         .env("KVBRIDGE__BUS__KIND", "nats")
