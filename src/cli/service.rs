@@ -91,6 +91,8 @@ impl Service {
             access: security.access,
             alarms,
             render: render.clone(),
+            ready: config.ready.clone(),
+            finds_more: config.bus.is_read() || !config.engines.is_empty(),
             stop: draining.clone(),
         });
         let reloads = api.reloads().unwrap_or_else(|| mpsc::channel(1).1);

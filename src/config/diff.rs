@@ -39,6 +39,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         recovery,
         limits,
         state,
+        ready,
         shutdown,
     } = wanted;
     let mut changes = Changes {
@@ -59,6 +60,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         ("bus", running.bus == *bus),
         ("index", running.index == *index),
         ("state.dir", running.state.dir == state.dir),
+        ("ready", running.ready == *ready),
     ];
     fixed.extend(fixed_http(&running.http, http));
     fixed.extend(fixed_view(&running.view, view));

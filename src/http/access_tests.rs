@@ -46,6 +46,9 @@ async fn ask(authorization: Option<&str>, method: &str, path: &str) -> String {
     drop((commands, api.reloads(), api.source_requests()));
     let body = match (method, path) {
         ("POST", "/v1/sources") => r#"{"name":"s","url":"http://h:1"}"#,
+        ("POST", "/v1/route") => {
+            r#"{"model":"m","token_ids":[1,2],"candidates":[{"instance":"h:8000","load":1}]}"#
+        }
         ("POST", _) => r#"{"model":"m","token_ids":[1,2]}"#,
         _ => "",
     };
@@ -93,6 +96,7 @@ async fn every_token_at_every_endpoint() {
         ("GET", "/v1/events?tokens=true".to_owned()),
         ("GET", "/v1/events?color=red".to_owned()),
         ("POST", "/v1/match".to_owned()),
+        ("POST", "/v1/route".to_owned()),
         ("POST", format!("/v1/replicas/{KEY}/resync")),
         ("POST", "/v1/config/reload".to_owned()),
         ("GET", "/v1/sources".to_owned()),
