@@ -70,13 +70,13 @@ impl Names {
         for record in self.records(name, RecordType::SRV).await? {
             let RData::SRV(service) = record.data else { continue };
             let host = service.target.to_utf8().trim_end_matches('.').to_owned();
-            if !host.is_empty() && service.port > 0 && targets.len() < limits::DISCOVERY_ENGINES_MAX
-            {
+            if !host.is_empty() && service.port > 0 {
                 targets.insert((host, service.port), service.target);
             }
         }
         let mut found = Vec::new();
-        for ((host, port), target) in targets {
+        // The same ones at every look, whatever order the records come in.
+        for ((host, port), target) in targets.into_iter().take(limits::DISCOVERY_ENGINES_MAX) {
             // A target without an address is as if it were not named.
             if let Some(ip) = self.addresses(&target.to_utf8()).await?.into_iter().next() {
                 found.push(Address { host, port, ip: Some(ip) });

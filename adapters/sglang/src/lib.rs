@@ -18,6 +18,8 @@
 
 mod capabilities;
 mod normalize;
+pub mod server_info;
+mod sources;
 mod wire;
 
 use kvbridge_adapters_api::Loss;
@@ -28,7 +30,8 @@ pub use capabilities::capabilities;
 pub use kvbridge_adapters_msgpack::{
     BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
 };
-pub use wire::sources::read_sources;
+pub use server_info::{ServerInfo, ServerInfoError};
+pub use sources::read_sources;
 pub use wire::topic::{LIFE_BYTES_MAX, Topic, TopicError};
 
 /// Format of a batch whose events are positional arrays (to 0.5.19), or that has none.

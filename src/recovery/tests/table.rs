@@ -1476,7 +1476,7 @@ fn too_large() {
 }
 
 /// A rank that never spoke while others of its instance do: whatever its emptiness looks like.
-// spec: recovery 5.12
+// spec: recovery 5.13
 #[test]
 fn rank_missing() {
     check(

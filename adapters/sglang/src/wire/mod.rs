@@ -15,7 +15,6 @@ use kvbridge_schemas::{BlockHash, StoredBlock};
 
 mod event;
 mod field;
-pub(crate) mod sources;
 pub(crate) mod topic;
 
 pub(crate) use event::read;
