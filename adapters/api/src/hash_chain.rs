@@ -19,9 +19,12 @@ pub const SAMPLE_ONE_OF: u64 = 256;
 /// costs as much as a batch.
 const BLOCKS_PER_STORE_MAX: usize = 16;
 
-/// Whole hashes kept, of the blocks computed last. A chain goes on below a block whose whole hash is
-/// known, and most engines send a part of it.
+/// Whole hashes kept, of the blocks computed last. A chain goes on below a block whose whole hash
+/// is known, and most engines send a part of it.
 const LINKS_KEPT_MAX: usize = 1024;
+
+/// The hash of a block below that parent.
+pub type HashBlock = fn(Option<&Link>, &[u32]) -> Link;
 
 /// How one engine hashes.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +36,12 @@ pub struct HashFunction {
     /// What stands for the parent of a first block; absent = nothing is hashed for it.
     pub root: Option<Link>,
     /// The hash of a block below that parent.
-    pub block: fn(Option<&Link>, &[u32]) -> Link,
+    pub block: HashBlock,
     /// Bytes of a hash on the wire that is whole. Shorter ones are continued only from memory.
     pub whole_bytes: usize,
+    /// Events tell everything that is hashed. Where they do not, a block that differs shows nothing
+    /// beside others that are equal.
+    pub tells_all: bool,
 }
 
 /// What became of one store.
@@ -64,13 +70,13 @@ impl HashChain {
         HashChain { function, links, order, stores: 0, compared: 0 }
     }
 
-    /// Which scheme is computed.
-    pub fn scheme(&self) -> &'static str {
-        self.function.scheme
+    /// What is computed.
+    pub fn function(&self) -> &HashFunction {
+        &self.function
     }
 
-    /// Compares the blocks of a store, if it is one of the sample and its hashes follow from what it
-    /// tells.
+    /// Compares the blocks of a store, if it is one of the sample and its hashes follow from what
+    /// it tells.
     pub fn look(&mut self, stored: &Stored) -> Compared {
         let mut found = Compared::default();
         let Some(step) = plain_step(stored) else { return found };
@@ -149,9 +155,9 @@ impl HashChain {
     }
 }
 
-/// Tokens per block of a store whose hashes follow from its tokens alone. What an adapter, a salt or
-/// a media item adds to a hash differs from release to release, and stores of other tiers leave out
-/// that there was one.
+/// Tokens per block of a store whose hashes follow from its tokens alone. What an adapter, a salt
+/// or a media item adds to a hash differs from release to release, and stores of other tiers leave
+/// out that there was one.
 fn plain_step(stored: &Stored) -> Option<usize> {
     let step = usize::try_from(stored.block_size).ok().filter(|step| *step > 0)?;
     let plain = stored.place.tier == Tier::Device
@@ -183,7 +189,14 @@ mod tests {
 
     fn function(whole_bytes: usize) -> HashFunction {
         let projection = Projection::First8;
-        HashFunction { scheme: "sum", projection, root: None, block: sum, whole_bytes }
+        HashFunction {
+            scheme: "sum",
+            projection,
+            root: None,
+            block: sum,
+            whole_bytes,
+            tells_all: true,
+        }
     }
 
     fn shown(link: &Link, whole: bool) -> BlockHash {

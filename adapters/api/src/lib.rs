@@ -21,7 +21,9 @@ pub use delivery::Delivery;
 pub use event::{
     AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest, Upstream,
 };
-pub use hash_chain::{COMPARED_FIRST, Compared, HashChain, HashFunction, Link, SAMPLE_ONE_OF};
+pub use hash_chain::{
+    COMPARED_FIRST, Compared, HashBlock, HashChain, HashFunction, Link, SAMPLE_ONE_OF,
+};
 pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]
 pub use source::{RequestRefused, Source};

@@ -16,6 +16,7 @@ pub const HASH_FUNCTION: HashFunction = HashFunction {
     root: None,
     block: page,
     whole_bytes: 32,
+    tells_all: true,
 };
 
 fn page(parent: Option<&Link>, tokens: &[u32]) -> Link {

@@ -4,7 +4,7 @@
 //! A salt enters either hash as a number that one release and the next derive differently, and an
 //! adapter as a number that no event carries: who wants such blocks checked must know both.
 
-use kvbridge_adapters_api::{HashFunction, Link};
+use kvbridge_adapters_api::{HashBlock, HashFunction};
 use kvbridge_schemas::Projection;
 use sha2::{Digest as _, Sha256};
 
@@ -30,7 +30,7 @@ pub struct BlockContent<'a> {
 
 /// The function that a batch's hash scheme names, if it is one that can be computed.
 pub fn hash_function(scheme: &str) -> Option<HashFunction> {
-    let v1: fn(Option<&Link>, &[u32]) -> Link = |parent, tokens| {
+    let v1: HashBlock = |parent, tokens| {
         let parent = parent.and_then(|parent| parent.first_chunk().copied()).unwrap_or([0; 8]);
         let content = BlockContent { tokens, ..BlockContent::default() };
         let mut link = [0; 32];
@@ -38,8 +38,7 @@ pub fn hash_function(scheme: &str) -> Option<HashFunction> {
         link.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
         link
     };
-    let v2: fn(Option<&Link>, &[u32]) -> Link =
-        |parent, tokens| v2_sha256(tokens, parent.unwrap_or(&[0; 32]));
+    let v2: HashBlock = |parent, tokens| v2_sha256(tokens, parent.unwrap_or(&[0; 32]));
     let (scheme, root, block, whole_bytes) = match scheme {
         "trtllm.v1_block_key" => ("trtllm.v1_block_key", None, v1, 8),
         "trtllm.v2_sha256" => ("trtllm.v2_sha256", Some(v2_root(None, None)), v2, 32),
@@ -48,7 +47,9 @@ pub fn hash_function(scheme: &str) -> Option<HashFunction> {
         _ => return None,
     };
     let projection = Projection::First8;
-    Some(HashFunction { scheme, projection, root, block, whole_bytes })
+    // An adapter is hashed and in no event.
+    let tells_all = false;
+    Some(HashFunction { scheme, projection, root, block, whole_bytes, tells_all })
 }
 
 /// The hash `v1_block_key`; `parent` is 0 for a block at the root.

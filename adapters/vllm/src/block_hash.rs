@@ -4,7 +4,7 @@
 //! `sha256` hashes a pickle and `sha256_cbor` canonical CBOR of (parent, tokens, extra keys). Only
 //! blocks without extra keys are computed: what stands in them differs from release to release.
 
-use kvbridge_adapters_api::{HashFunction, Link};
+use kvbridge_adapters_api::{HashBlock, HashFunction, Link};
 use kvbridge_schemas::Projection;
 use sha2::{Digest as _, Sha256};
 
@@ -15,13 +15,15 @@ const SEED_DEFAULT: &str = "vllm-none-hash";
 /// The function of that name, with the value of `PYTHONHASHSEED`, if there is one.
 pub fn hash_function(scheme: &str, seed: Option<&str>) -> Option<HashFunction> {
     let seed = seed.unwrap_or(SEED_DEFAULT);
-    let (scheme, root, block): (_, Link, fn(Option<&Link>, &[u32]) -> Link) = match scheme {
+    let (scheme, root, block): (_, Link, HashBlock) = match scheme {
         "sha256" => ("vllm.sha256", sha256(&pickle_of_text(seed)), pickle_block),
         "sha256_cbor" => ("vllm.sha256_cbor", sha256(&cbor_of_text(seed)), cbor_block),
         _ => return None,
     };
     let projection = Projection::Last8;
-    Some(HashFunction { scheme, projection, root: Some(root), block, whole_bytes: 32 })
+    // Salts are told from 0.17 on, media items of stores by connectors never.
+    let (root, tells_all) = (Some(root), false);
+    Some(HashFunction { scheme, projection, root, block, whole_bytes: 32, tells_all })
 }
 
 /// The functions that an engine may use without a word about it.
