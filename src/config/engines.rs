@@ -51,6 +51,10 @@ pub struct EngineConfig {
     pub metrics: Option<String>,
     /// Where each process of the engine tells when it started.
     pub members: Vec<String>,
+    /// How the engine hashes its blocks, where that is told.
+    pub hash_scheme: Option<String>,
+    /// The seed of its first blocks.
+    pub hash_seed: Option<String>,
 }
 
 /// What an engine told, or what is known of it without.
@@ -201,6 +205,8 @@ impl EngineConfig {
             pool_blocks: self.pool_blocks,
             metrics: self.metrics.clone(),
             members: self.members.clone(),
+            hash_scheme: self.hash_scheme.clone(),
+            hash_seed: self.hash_seed.clone(),
         })
     }
 }

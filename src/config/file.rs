@@ -132,6 +132,12 @@ pub struct SourceFile {
     /// Where each process of the engine tells when it started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members: Option<Vec<String>>,
+    /// How the engine hashes its blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash_scheme: Option<String>,
+    /// The seed of its first blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash_seed: Option<String>,
     /// What the entry is called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

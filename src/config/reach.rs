@@ -70,6 +70,24 @@ impl Check<'_> {
         Some(Reach { endpoint, url: Some(url) })
     }
 
+    /// How blocks are hashed, where only the operator can tell.
+    pub(super) fn hashes(&mut self, path: &str, file: &SourceFile, engine: &EngineKind) {
+        let known = registry::hash_schemes(engine);
+        let given =
+            [("hash_scheme", file.hash_scheme.is_some()), ("hash_seed", file.hash_seed.is_some())];
+        if known.is_empty() {
+            for (field, _) in given.into_iter().filter(|(_, given)| *given) {
+                let message = "belongs to an engine whose events do not tell how blocks are hashed";
+                self.note(&format!("{path}.{field}"), message);
+            }
+        } else if let Some(scheme) = &file.hash_scheme
+            && !known.contains(&scheme.as_str())
+        {
+            let message = format!("expected one of {}, got {scheme:?}", known.join(", "));
+            self.note(&format!("{path}.hash_scheme"), message);
+        }
+    }
+
     /// What is asked over HTTP beside the events.
     pub(super) fn addresses(&mut self, path: &str, file: &SourceFile) {
         let expected = "expected an address such as http://host:port/metrics";

@@ -142,6 +142,9 @@ impl Check<'_> {
             self.note(&format!("{path}.pool_blocks"), "must be at least 1");
         }
         self.addresses(path, file);
+        if let Some(engine) = &engine {
+            self.hashes(path, file, engine);
+        }
         for (field, text) in [("model", &file.model), ("instance", &file.instance)] {
             if text.as_deref() == Some("") {
                 self.note(&format!("{path}.{field}"), "must not be empty");
@@ -208,6 +211,8 @@ impl Check<'_> {
                 pool_blocks: file.pool_blocks,
                 metrics: file.metrics.clone(),
                 members: file.members.clone().unwrap_or_default(),
+                hash_scheme: file.hash_scheme.clone(),
+                hash_seed: file.hash_seed.clone(),
             })
         };
         (0..rank_count).filter_map(rank).collect()
@@ -257,6 +262,8 @@ impl Check<'_> {
             pool_blocks: file.pool_blocks,
             metrics: file.metrics.clone(),
             members: file.members.clone().unwrap_or_default(),
+            hash_scheme: file.hash_scheme.clone(),
+            hash_seed: file.hash_seed.clone(),
         })
     }
 
