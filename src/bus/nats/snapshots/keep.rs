@@ -28,9 +28,9 @@ use crate::{
             BUS_CUT_DEADLINE, BUS_SNAPSHOT_AGAIN, BUS_SNAPSHOT_GRACE, BUS_SNAPSHOT_PUBLISHED,
         },
     },
-    pipeline::{Fleet, ReplicaHandle, ViewCut},
+    pipeline::{Fleet, ReplicaHandle},
     recovery::Tick,
-    shared_log::Pointer,
+    shared_log::{Pointer, parse_wish},
     telemetry::BusSnapshotMetrics,
 };
 
@@ -164,7 +164,7 @@ impl Keep {
         kept.retain(|key, _| replicas.iter().any(|(known, _)| known == key));
         for (key, handle) in replicas {
             if self.is_due(kept.get(&key), &handle) {
-                self.store_and_note(session, store, (&key, &handle), kept).await;
+                self.store_and_note(session, store, (&key, &handle), None, kept).await;
             }
         }
     }
@@ -178,6 +178,8 @@ impl Keep {
         let age = self.clock.now().0.saturating_sub(at.0);
         let moved = status.cursor.next_seq.0.saturating_sub(pointer.resume_seq.0);
         let every = ms(self.config.snapshots.interval);
+        // Who reads on from a view before a reset keeps nothing of it.
+        let reset = handle.life.as_ref().and_then(|life| life.reset());
         // Its newest message must not age out before what leads past it is stored.
         let aging = ms(self.config.streams.retention) / 4;
         bus_epoch(handle, status.cursor.epoch) != Some(pointer.epoch)
@@ -185,6 +187,7 @@ impl Keep {
             || (moved > 0 && age >= every)
             || moved >= self.config.snapshots.batch_count
             || age >= aging
+            || !pointer.is_behind(reset)
     }
 
     async fn store_and_note(
@@ -192,9 +195,10 @@ impl Keep {
         session: &Session,
         store: &Snapshots,
         (key, handle): (&ReplicaKey, &ReplicaHandle),
+        wish: Option<Cursor>,
         kept: &mut BTreeMap<ReplicaKey, Kept>,
     ) -> Option<Pointer> {
-        match self.store_one(session, store, key, handle).await {
+        match self.store_one(session, store, (key, handle), wish).await {
             Ok(pointer) => {
                 self.metrics.stored.increment(1);
                 kept.insert(key.clone(), Kept { at: self.clock.now(), pointer: pointer.clone() });
@@ -216,8 +220,8 @@ impl Keep {
         &self,
         session: &Session,
         store: &Snapshots,
-        key: &ReplicaKey,
-        handle: &ReplicaHandle,
+        (key, handle): (&ReplicaKey, &ReplicaHandle),
+        wish: Option<Cursor>,
     ) -> Result<Pointer, NotKept> {
         let name = self.plan.name_of(&handle.replica);
         let stream = session.context.get_stream(&name).await;
@@ -257,23 +261,13 @@ impl Keep {
             engine: handle.engine.clone(),
             object: Pointer::object_name(key, epoch, resume_seq, &self.bridge),
         };
-        self.upload(store, cut, &pointer, there).await?;
-        Ok(store.advance(key, &pointer).await?)
-    }
-
-    /// Stores the object, if readers are not sent to the same or a better one.
-    async fn upload(
-        &self,
-        store: &Snapshots,
-        cut: ViewCut,
-        pointer: &Pointer,
-        there: Option<Pointer>,
-    ) -> Result<(), NotKept> {
-        if there.is_some_and(|there| there.object == pointer.object || !pointer.supersedes(&there))
-        {
-            return Ok(());
+        let reset = handle.life.as_ref().and_then(|life| life.reset()).max(wish);
+        let stays =
+            |there: Pointer| there.object == pointer.object || !pointer.supersedes(&there, reset);
+        if !there.is_some_and(stays) {
+            store.put(&pointer.object, &mut bytes_of(cut)).await?;
         }
-        Ok(store.put(&pointer.object, &mut bytes_of(cut)).await?)
+        Ok(store.advance(key, &pointer, reset).await?)
     }
 
     /// Whether the log holds everything below that seq.
@@ -312,14 +306,16 @@ impl Keep {
         let text = match (ours, store) {
             (Some((key, handle)), Some(store)) => {
                 self.metrics.asked.increment(1);
+                let wish = parse_wish(&request.payload);
                 let recent = kept.get(&key).filter(|kept| self.is_recent(kept));
+                let recent = recent.filter(|kept| kept.pointer.is_behind(wish));
                 let pointer = recent.map(|kept| kept.pointer.clone());
                 // Readers that start together ask together.
                 match pointer {
                     Some(pointer) if self.leads_on(session, &handle, &pointer).await => {
                         Some(pointer)
                     }
-                    _ => self.store_and_note(session, store, (&key, &handle), kept).await,
+                    _ => self.store_and_note(session, store, (&key, &handle), wish, kept).await,
                 }
             }
             _ => None,

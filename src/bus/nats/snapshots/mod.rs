@@ -13,7 +13,7 @@ use async_nats::jetstream::{
     object_store::{GetErrorKind, ObjectStore},
 };
 use futures::{StreamExt, TryStreamExt};
-use kvbridge_schemas::ReplicaKey;
+use kvbridge_schemas::{Cursor, ReplicaKey};
 
 use super::{connect::reason, streams::Plan};
 use crate::{clock::Clock, config::NatsConfig, shared_log::Pointer};
@@ -147,13 +147,18 @@ impl Snapshots {
 
     /// Sends readers to `pointer`, unless they are sent to a greater one. Returns where they are
     /// sent.
-    async fn advance(&self, key: &ReplicaKey, pointer: &Pointer) -> Result<Pointer, StoreFault> {
+    async fn advance(
+        &self,
+        key: &ReplicaKey,
+        pointer: &Pointer,
+        reset: Option<Cursor>,
+    ) -> Result<Pointer, StoreFault> {
         for _ in 0..MOVES_MAX {
             let text = pointer.to_string();
             let moved = match self.pointer(key).await? {
                 // The same again is still moved: that the entry is young says that a bridge is
                 // there.
-                Some((there, _)) if there != *pointer && !pointer.supersedes(&there) => {
+                Some((there, _)) if there != *pointer && !pointer.supersedes(&there, reset) => {
                     return Ok(there);
                 }
                 Some((_, revision)) => {
