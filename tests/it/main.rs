@@ -18,6 +18,7 @@ mod nats_auth;
 mod nats_bus;
 mod nats_cluster;
 mod nats_heal;
+mod nats_hole;
 mod nats_lives;
 mod nats_permissions;
 mod nats_reader;
