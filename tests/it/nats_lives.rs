@@ -9,6 +9,7 @@ use std::{
 use kvbridge::{
     bus::{VouchWatch, nats},
     clock::Clock,
+    config::limits::BUS_STATUS_TTL,
     schemas::{Event, Replica, Seq, Trust},
 };
 use kvbridge_adapters_api::Upstream;
@@ -238,7 +239,7 @@ fn a_reader_hears_who_speaks_and_when_nobody_does() {
     a.standing("a", "exact", 10);
     log_reaches(&server, 1, 10);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let vouches = VouchWatch::new(Clock::start());
+    let vouches = VouchWatch::new(Clock::start(), BUS_STATUS_TTL);
     let replica = Replica { model: "m".to_owned(), instance: "a".to_owned(), rank: 0 };
     let mut best = vouches.follow(&replica.key());
     assert_eq!(*best.borrow(), Upstream::Silent);

@@ -69,7 +69,7 @@ impl Reader {
             config: config.clone(),
             plan: Plan::new(&config.streams),
             sessions,
-            vouches: VouchWatch::new(clock),
+            vouches: VouchWatch::new(clock, config.streams.heartbeat.ttl),
             clock,
             logs: Mutex::default(),
             found,
