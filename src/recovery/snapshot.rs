@@ -178,8 +178,9 @@ impl Recovery {
         }
     }
 
-    /// A bridge tells what its hop lost: take its snapshot, or clear; never ask for those seqs. What
-    /// the bridge still has is fetched once the view stands again ([`Recovery::follow_vouch`]).
+    /// A bridge tells what its hop lost: take its snapshot, or clear; never ask for those seqs.
+    /// What the bridge still has is fetched once the view stands again
+    /// ([`Recovery::follow_vouch`]).
     pub(super) fn reset(&mut self, cx: &mut Cx<'_>, batch: &Batch) {
         cx.record(Fact::Reset(batch.seq));
         let object = batch.events.iter().find_map(|event| match event {

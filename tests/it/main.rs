@@ -14,6 +14,7 @@ mod http;
 mod lifecycle_restart;
 mod lifecycle_signals;
 mod matching;
+mod nats_alarms;
 mod nats_auth;
 mod nats_bus;
 mod nats_cluster;

@@ -1,8 +1,9 @@
 //! What the engine's journal lost before a bridge could read it is a reset on the bus: readers
 //! converge with the bridge, whatever they knew, and a flush makes all of them exact.
 
-use std::{collections::BTreeSet, path::Path};
+use std::collections::BTreeSet;
 
+use async_nats::jetstream::kv::Store;
 use kvbridge::schemas::Event;
 use serde_json::json;
 use tokio::time::Instant;
@@ -10,7 +11,6 @@ use tokio::time::Instant;
 use crate::{
     bus_reader::{KEY, LIMIT, LOOK, Program, STREAM, World},
     fake_engine::peer::{Block, lines},
-    harness::folder,
     nats_server::Server,
 };
 
@@ -57,11 +57,9 @@ async fn agrees(world: &World, reader: &Program, bridge: &Program) {
     }
 }
 
-/// An index with a folder of its own.
-fn keeping(world: &World, folder: &Path) -> Program {
-    let mut command = world.command("1h", "index");
-    command.env("KVBRIDGE__STATE__DIR", folder);
-    Program::start(command)
+/// Where readers are sent.
+async fn pointers(world: &World) -> Store {
+    world.server.jetstream().await.get_key_value("KVSNAPPTR").await.unwrap()
 }
 
 #[tokio::test]
@@ -69,13 +67,9 @@ async fn a_hole_for_good_empties_every_reader_and_a_flush_makes_all_exact() {
     let world = World::of("--buffer-steps 16", Server::started("hole-for-good"), false);
     let bridge = world.bridge("1h").await;
     let index = world.index();
-    let folder = folder("hole-index-state");
-    let kept = keeping(&world, &folder);
     world.burst(40).await;
     world.is_true(&index).await;
-    world.is_true(&kept).await;
-    // Its checkpoint is of a time before the hole.
-    assert_eq!(kept.running.end(Some("-TERM")).0, 0);
+    let before = pointers(&world).await.get(KEY).await.unwrap().unwrap();
     world.fault(json!({"fault": "drop", "count": 60})).await;
     world.burst(100).await;
     agrees(&world, &index, &bridge).await;
@@ -84,18 +78,26 @@ async fn a_hole_for_good_empties_every_reader_and_a_flush_makes_all_exact() {
     let resets = messages.iter().filter(|m| m.envelope.events.iter().any(is_reset));
     assert_eq!(resets.count(), 1);
     assert_eq!(world.fact(&index, "reset").await, 1, "the view that was fetched is behind it");
-    let kept = keeping(&world, &folder);
-    agrees(&world, &kept, &bridge).await;
     let fresh = world.index();
     agrees(&world, &fresh, &bridge).await;
+    assert_eq!(world.fact(&fresh, "reset").await, 0, "so is the one that is stored");
+    // As if none had been stored since: from there the reset is met, and what is behind it asked
+    // for.
+    let store = pointers(&world).await;
+    assert_ne!(store.get(KEY).await.unwrap().unwrap(), before);
+    store.put(KEY, before).await.unwrap();
+    let late = world.index();
+    agrees(&world, &late, &bridge).await;
+    assert_eq!(world.fact(&late, "reset").await, 1);
+    assert_eq!(world.fact(&late, "installed").await, 2);
     world.burst(20).await;
-    for reader in [&index, &kept, &fresh] {
+    for reader in [&index, &fresh, &late] {
         agrees(&world, reader, &bridge).await;
     }
     world.fault(json!({"fault": "clear"})).await;
     world.burst(10).await;
-    for program in [&bridge, &index, &kept, &fresh] {
+    for program in [&bridge, &index, &fresh, &late] {
         world.is_true(program).await;
     }
-    world.end([bridge, index, kept, fresh]);
+    world.end([bridge, index, fresh, late]);
 }

@@ -45,7 +45,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{Endpoint, SpoolFull, ZmqConfig},
-    pipeline::{Fleet, Tasks},
+    pipeline::{Fleet, Signs, Tasks},
     shared_log::{LogTail, Outgoing},
     telemetry::{BusMetrics, BusRequestMetrics, SourceMetrics},
 };
@@ -249,7 +249,12 @@ impl Bus for ZmqBus {
         tasks.spawn("bus heartbeats", expiring);
     }
 
-    fn source(&self, replica: &Replica, removal: Removal) -> Option<Box<dyn Source>> {
+    fn source(
+        &self,
+        replica: &Replica,
+        removal: Removal,
+        _signs: &Arc<Signs>,
+    ) -> Option<Box<dyn Source>> {
         let key = replica.key();
         let place = self.directory.place(&key)?;
         let counters = Arc::new(Counters::default());
