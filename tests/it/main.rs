@@ -18,6 +18,7 @@ mod nats_alarms;
 mod nats_auth;
 mod nats_bus;
 mod nats_cluster;
+mod nats_dead;
 mod nats_heal;
 mod nats_hole;
 mod nats_lives;

@@ -1,9 +1,12 @@
 //! Snapshots on the server: objects that never change, and one pointer for each replica.
 //!
 //! - `stream`: an object as the chunks of a checkpoint file, neither side holding more than a few.
-//! - `keep`: when a bridge stores one, and what it answers to who asks for one.
+//! - `keep`: when a bridge stores one; `serve`: who asks for one, and when that is too many.
+//! - `dead`: views of replicas that are no more.
 
+mod dead;
 mod keep;
+mod serve;
 mod stream;
 
 use std::time::Duration;
@@ -132,6 +135,7 @@ impl Snapshots {
         let entry = self.pointers.entry(key.as_str()).await;
         let entry = entry.map_err(|error| StoreFault::server(&error))?;
         let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let entry = entry.filter(|entry| entry.operation == kv::Operation::Put);
         Ok(entry.is_some_and(|entry| age_ms(entry.created.unix_timestamp_nanos()) < span_ms))
     }
 
