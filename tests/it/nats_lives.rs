@@ -227,6 +227,17 @@ fn what_neither_the_bus_nor_the_journal_has_is_a_reset_over_exactly_that() {
     let messages = log_reaches(&server, 1, 40);
     each_once(&messages);
     assert_eq!(resets(&messages), [(20, 15)]);
+    // Its view has what the log lacks: a reader that meets the reset gets it from there.
+    let folder = crate::harness::folder("lives_sigkill_lost_reader");
+    configure(&folder, &[], &format!("[bus]\nkind = \"nats\"\nurl = \"{}\"\n", server.url()));
+    let reader = Bridge::start(&folder);
+    until("the reader has it", || {
+        let found = reader.replica("a");
+        (found["trust"] == "exact" && found["next_seq"] == 40).then_some(())
+    });
+    let blocks = |of: &Bridge| of.blocks("a").lines().map(str::to_owned).collect::<BTreeSet<_>>();
+    assert_eq!(blocks(&reader), blocks(&a));
+    assert!(!blocks(&a).is_empty());
 }
 
 #[test]
