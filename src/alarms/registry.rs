@@ -50,6 +50,8 @@ pub enum Alarm {
     TailLoss,
     /// Views on the bus are out of reach.
     SnapshotFailed,
+    /// Announced tokens do not give the announced hashes.
+    HashSchemeMismatch,
 }
 
 /// What is told about an alarm.
@@ -69,7 +71,7 @@ pub struct About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 12] = [
+    pub const ALL: [Alarm; 13] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -82,6 +84,7 @@ impl Alarm {
         Alarm::BusRetentionPassed,
         Alarm::TailLoss,
         Alarm::SnapshotFailed,
+        Alarm::HashSchemeMismatch,
     ];
 
     /// What is told about it.
@@ -141,6 +144,13 @@ impl Alarm {
             Alarm::BusRetentionPassed => BUS_RETENTION_PASSED,
             Alarm::TailLoss => TAIL_LOSS,
             Alarm::SnapshotFailed => SNAPSHOT_FAILED,
+            Alarm::HashSchemeMismatch => About {
+                name: "hash_scheme_mismatch",
+                severity: Severity::Warning,
+                meaning: "the tokens that the engine announces do not give the block hashes it announces",
+                first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
+                action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
+            },
         }
     }
 

@@ -30,6 +30,10 @@ pub const RIVAL_MS: u64 = 30_000;
 /// Failures in a row before views on the bus count as out of reach. One is tried again by itself.
 pub const SNAPSHOT_FAILURES: u64 = 3;
 
+/// Hashes that do not follow from their tokens. Fewer could be blocks of which an engine tells
+/// less than it hashed.
+const HASHES_WRONG_MIN: u64 = 3;
+
 /// What was seen of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
@@ -62,6 +66,8 @@ pub struct Sight {
     pub snapshot_failures: u64,
     /// See there.
     pub snapshot_failed_ms: Option<u64>,
+    /// Blocks of this life that show another hash function, or other tokens.
+    pub hashes_wrong: u64,
 }
 
 /// Whether the condition of `alarm` holds.
@@ -91,6 +97,7 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
         Alarm::SnapshotFailed => {
             sight.snapshot_failures >= SNAPSHOT_FAILURES && news(sight.snapshot_failed_ms)
         }
+        Alarm::HashSchemeMismatch => sight.hashes_wrong >= HASHES_WRONG_MIN,
     }
 }
 
@@ -112,6 +119,7 @@ impl Sight {
         tail_loss_ms: None,
         snapshot_failures: 0,
         snapshot_failed_ms: None,
+        hashes_wrong: HASHES_WRONG_MIN - 1,
     };
 }
 
@@ -142,6 +150,8 @@ mod tests {
         assert_eq!(held(&Sight { device_copies: 11, ..CALM }), ["view_over_capacity"]);
         assert!(held(&Sight { device_copies: 11, pool_blocks: None, ..CALM }).is_empty());
         assert_eq!(held(&Sight { replay_unusable: true, ..CALM }), ["replay_unusable"]);
+        let hashes_wrong = HASHES_WRONG_MIN;
+        assert_eq!(held(&Sight { hashes_wrong, ..CALM }), ["hash_scheme_mismatch"]);
         for (reason, name) in [
             ("removal_undecodable", "undecodable_events"),
             ("store_undecodable", "undecodable_events"),

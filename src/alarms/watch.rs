@@ -222,6 +222,7 @@ impl Watched {
             tail_loss_ms: self.tail_loss.ago(handle.signs.tail_loss_count(), now),
             snapshot_failures,
             snapshot_failed_ms: self.snapshot_failed.ago(snapshots_failed, now),
+            hashes_wrong: status.hashes.map_or(0, |hashes| hashes.wrong),
         }
     }
 
