@@ -1,5 +1,9 @@
 //! PURE. Every alarm with what it means, where to look first and what to do.
 
+use super::bus_registry::{
+    BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, SNAPSHOT_FAILED, TAIL_LOSS,
+};
+
 /// How soon somebody must look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -34,8 +38,18 @@ pub enum Alarm {
     OverLimit,
     /// The engine's journal does not answer.
     ReplayUnusable,
-    /// Two engines answer under one name.
+    /// Two engines answer under one name, or bridges that read them otherwise.
     TwoPublishers,
+    /// No bridge speaks for the log.
+    BridgeSilent,
+    /// The log is another one, or without what it had.
+    BusReset,
+    /// Messages went before they were read.
+    BusRetentionPassed,
+    /// Batches that a bridge vouched for did not come.
+    TailLoss,
+    /// Views on the bus are out of reach.
+    SnapshotFailed,
     /// Announced tokens do not give the announced hashes.
     HashSchemeMismatch,
     /// One of an instance's ranks never said anything.
@@ -59,7 +73,7 @@ pub struct About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 9] = [
+    pub const ALL: [Alarm; 14] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -67,6 +81,11 @@ impl Alarm {
         Alarm::OverLimit,
         Alarm::ReplayUnusable,
         Alarm::TwoPublishers,
+        Alarm::BridgeSilent,
+        Alarm::BusReset,
+        Alarm::BusRetentionPassed,
+        Alarm::TailLoss,
+        Alarm::SnapshotFailed,
         Alarm::HashSchemeMismatch,
         Alarm::RankMissing,
     ];
@@ -119,10 +138,15 @@ impl Alarm {
             Alarm::TwoPublishers => About {
                 name: "two_publishers",
                 severity: Severity::Critical,
-                meaning: "two engines answer under this replica's name; it is ignored for a while",
-                first_look: "which processes publish at the source's endpoint; a proxy in between",
-                action: "give each engine its own endpoint and instance, then resync",
+                meaning: "two engines, or bridges that read them otherwise, speak under this replica's name",
+                first_look: "which processes publish at the source's endpoint; life of GET /v1/replicas on each bridge",
+                action: "give each engine its own endpoint and instance, run bridges of one version and ignore_tags, then resync",
             },
+            Alarm::BridgeSilent => BRIDGE_SILENT,
+            Alarm::BusReset => BUS_RESET,
+            Alarm::BusRetentionPassed => BUS_RETENTION_PASSED,
+            Alarm::TailLoss => TAIL_LOSS,
+            Alarm::SnapshotFailed => SNAPSHOT_FAILED,
             Alarm::HashSchemeMismatch => About {
                 name: "hash_scheme_mismatch",
                 severity: Severity::Warning,

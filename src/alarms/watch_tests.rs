@@ -116,3 +116,24 @@ fn a_rank_that_never_spoke_is_told_so_once_and_again_when_it_is_opened_anew() {
         assert!(matches!(silent.try_recv(), Ok(Command::RankMissing(false))));
     });
 }
+
+/// What happened once is news for a minute, and rings half a minute longer.
+#[test]
+fn a_log_that_was_reset_rings_and_ends_by_itself() {
+    let ((key, handle), fleet) = (handle("m"), Fleet::new(1));
+    let signs = Arc::clone(&handle.signs);
+    fleet.add(key.clone(), handle);
+    let (mut watch, alarms) = Watch::new(Arc::new(fleet), Clock::start(), MISSING);
+    let mut rang = Vec::new();
+    for second in 0..120_u64 {
+        if second == 10 {
+            signs.log_was_reset();
+        }
+        watch.look(Tick(second * 1_000), second * 1_000);
+        if !alarms.of(&key).is_empty() {
+            rang.push(second);
+        }
+    }
+    assert_eq!(alarms.of(&key), []);
+    assert_eq!((rang.first(), rang.last()), (Some(&11), Some(&98)));
+}

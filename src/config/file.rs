@@ -248,6 +248,10 @@ pub struct BusFile {
     pub snapshot_interval: Option<Span>,
     /// Batches between two snapshots of a replica.
     pub snapshot_batches: Option<u32>,
+    /// Time between two heartbeats.
+    pub heartbeat: Option<Span>,
+    /// How long a heartbeat counts.
+    pub heartbeat_ttl: Option<Span>,
 }
 
 /// `[index]`

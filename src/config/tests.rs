@@ -236,6 +236,8 @@ fn a_nats_bus_is_checked_as_a_whole() {
         shards = "many"
         replicas = 7
         retention = "10s"
+        heartbeat = "50ms"
+        heartbeat_ttl = "149ms"
         spool = "1KiB"
         spool_full = "drop"
     "#;
@@ -244,6 +246,8 @@ fn a_nats_bus_is_checked_as_a_whole() {
         bus.stream: expected letters, digits, - and _ only (kvbridge.toml)
         bus.shards: expected "model" or "1" to "64", got "many" (kvbridge.toml)
         bus.replicas: expected 1 to 5, got 7 (kvbridge.toml)
+        bus.heartbeat: must be at least 100ms (kvbridge.toml)
+        bus.heartbeat_ttl: must be at least 3 times bus.heartbeat (kvbridge.toml)
         bus.duplicate_window: must not be longer than bus.retention (kvbridge.toml)
         bus.tls: must not be false beside bus.tls_ca or bus.tls_cert (kvbridge.toml)
         bus.spool: expected 1MiB to 16GiB (kvbridge.toml)

@@ -278,6 +278,7 @@ impl Driver {
             Action::Announce { trust, reason } => self.announce(now, trust, reason),
             Action::Record(fact) => {
                 self.proven(fact);
+                self.signs.noted(fact);
                 self.facts.record(now, self.cursor.epoch, fact, &mut self.metrics);
             }
         }

@@ -126,7 +126,7 @@ pub async fn start(
 struct Begun {
     replica: Replica,
     engine: EngineKind,
-    pool_blocks: Option<u64>,
+    signs: Arc<Signs>,
     source: Box<dyn Source>,
     recovery: Recovery,
     view: ViewSettings,
@@ -180,7 +180,7 @@ impl Pipeline {
         let begun = Begun {
             replica: source.replica.clone(),
             engine: source.engine.clone(),
-            pool_blocks: source.pool_blocks,
+            signs: Arc::new(Signs::new(source.pool_blocks)),
             source: self.with_twin(opened.source, &source.replica, log.as_ref(), tasks),
             recovery,
             view: opened.view,
@@ -217,12 +217,13 @@ impl Pipeline {
         }
         let engine = engine.unwrap_or_else(|| EngineKind::Other("unknown".to_owned()));
         let removal = registry::removal(&engine);
-        let Some(source) = self.bus.source(replica, removal) else { return false };
+        let signs = Arc::<Signs>::default();
+        let Some(source) = self.bus.source(replica, removal, &signs) else { return false };
         let recovery = Recovery::new(self.settings(replica, &*source, config));
         let begun = Begun {
             replica: replica.clone(),
             engine,
-            pool_blocks: None,
+            signs,
             source,
             recovery,
             view: ViewSettings {
@@ -254,7 +255,7 @@ impl Pipeline {
             mpsc::channel(usize::try_from(limits::COMMAND_QUEUE).unwrap_or(1));
         let (status, status_rx) = watch::channel(ReplicaStatus::starting());
         let replica = Arc::new(begun.replica);
-        let signs = Arc::new(Signs::new(begun.pool_blocks));
+        let signs = begun.signs;
         let is_bridged = begun.log.is_some();
         let life = begun.log.as_ref().and_then(LogWriter::life);
         let parts = DriverParts {

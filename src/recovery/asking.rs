@@ -169,6 +169,7 @@ impl Recovery {
     /// Enters the settled phase that the lineage allows.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_>) {
         self.snapshot_failed = false;
+        self.stored_installs = 0;
         self.look_from = None;
         let probe = self.next_probe(cx.now);
         match self.lineage {

@@ -101,6 +101,7 @@ impl Recovery {
             return;
         }
         self.snapshot_failed = false;
+        self.stored_installs = 0;
         self.join(cx);
         if self.can_replay() || self.can_snapshot() {
             self.start_join(cx);

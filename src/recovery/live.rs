@@ -56,7 +56,7 @@ impl Recovery {
         self.held.clear();
         self.overflow_pending = false;
         self.tail = None;
-        self.vouched.start_over();
+        self.vouched.break_off();
         self.enter(Phase::Detached);
     }
 

@@ -133,6 +133,8 @@ pub struct Recovery {
     vouched: Vouched,
     /// Snapshots failed in this episode; another way is taken until the view is settled.
     snapshot_failed: bool,
+    /// Stored cuts that were installed in this episode, none of them proven.
+    stored_installs: u32,
 }
 
 /// What every handler needs: the time and where effects go.
@@ -189,6 +191,7 @@ impl Recovery {
             rank_missing: false,
             vouched: Vouched::default(),
             snapshot_failed: false,
+            stored_installs: 0,
         }
     }
 

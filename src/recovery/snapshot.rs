@@ -9,6 +9,10 @@ use super::{
     standing::{Cap, Lineage},
 };
 
+/// Stored cuts that are installed in a row. A log that evicts is at the next one's place by then;
+/// more than a few mean that views are stored less often than messages go.
+const STORED_INSTALLS_MAX: u32 = 3;
+
 impl Fetch {
     /// Forgets what belongs to one answer, ahead of the next.
     pub(super) fn reopen(&mut self, ask: Ask) {
@@ -133,8 +137,18 @@ impl Recovery {
         // and a quiet stream would never show it. What came behind it is asked for first; a second
         // snapshot of the same age would not help.
         self.snapshot_failed = true;
+        self.stored_installs += 1;
         self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
         self.ask_if_due(cx);
+    }
+
+    /// What a stored cut led to was gone when it was asked for: by now a newer one may be stored.
+    pub(super) fn fetch_newer(&mut self, cx: &mut Cx<'_>) -> bool {
+        let newer = (1..STORED_INSTALLS_MAX).contains(&self.stored_installs);
+        if newer {
+            self.start_fetch(cx, None);
+        }
+        newer
     }
 
     /// Once more, later; at the limit another way is taken.
@@ -155,6 +169,7 @@ impl Recovery {
         cx.record(Fact::SnapshotFailed);
         self.cancel(cx);
         self.snapshot_failed = true;
+        self.stored_installs = STORED_INSTALLS_MAX;
         if self.can_replay() {
             self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
             self.ask_if_due(cx);
@@ -164,6 +179,8 @@ impl Recovery {
     }
 
     /// A bridge tells what its hop lost: take its snapshot, or clear; never ask for those seqs.
+    /// What the bridge still has is fetched once the view stands again
+    /// ([`Recovery::follow_vouch`]).
     pub(super) fn reset(&mut self, cx: &mut Cx<'_>, batch: &Batch) {
         cx.record(Fact::Reset(batch.seq));
         let object = batch.events.iter().find_map(|event| match event {
@@ -179,5 +196,6 @@ impl Recovery {
             return self.start_fetch(cx, object);
         }
         self.go_on_behind(cx, batch);
+        self.vouched.emptied();
     }
 }
