@@ -11,6 +11,7 @@ mod bus;
 mod bus_limits;
 mod bus_zmq;
 mod diff;
+mod discovery_file;
 mod endpoint;
 mod engines;
 mod file;

@@ -9,7 +9,7 @@ use kvbridge_schemas::{EngineKind, Replica};
 use super::{
     Config, DiscoveryConfig, EngineConfig, EntryConfig, EntryOrigin, InstanceTemplate, Polled,
     SourceConfig, SourceFile,
-    file::{DiscoverFile, DiscoveryFile},
+    discovery_file::{DiscoverFile, DiscoveryFile},
     instance::host_ip,
     limits,
     validate::{Check, MODEL_DEFAULT},
