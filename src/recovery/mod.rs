@@ -38,6 +38,7 @@ mod input;
 mod live;
 mod loss;
 mod phase;
+mod plain;
 mod planted;
 mod replay;
 mod settings;
@@ -67,6 +68,7 @@ pub use settings::{Limits, Settings};
 use self::{
     held::{DigestRing, Held},
     phase::Phase,
+    plain::Plain,
     standing::{Cap, Lineage},
     timer::Pace,
     upstream::Vouched,
@@ -131,6 +133,8 @@ pub struct Recovery {
     vouched: Vouched,
     /// Snapshots failed in this episode; another way is taken until the view is settled.
     snapshot_failed: bool,
+    /// Whether the engine is as its snapshots take for granted.
+    plain: Plain,
 }
 
 /// What every handler needs: the time and where effects go.
@@ -186,6 +190,7 @@ impl Recovery {
             look_from: None,
             vouched: Vouched::default(),
             snapshot_failed: false,
+            plain: Plain::default(),
         }
     }
 
@@ -263,6 +268,7 @@ impl Recovery {
                 cx.record(Fact::Restarted);
                 self.new_epoch(cx, None, None);
             }
+            SourceEvent::Disproved => self.disproved(cx),
             SourceEvent::Unannounced => {
                 cx.record(Fact::Unannounced);
                 self.unannounced = true;

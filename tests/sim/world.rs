@@ -358,6 +358,7 @@ impl World {
         let barrier = self.engine.barrier(self.now);
         let intro = SnapshotIntro {
             epoch: barrier.epoch,
+            incarnation: barrier.incarnation.clone(),
             resume_seq: barrier.seq,
             last_digest: None,
             record_count: records,
@@ -444,6 +445,7 @@ fn capabilities(profile: &Profile) -> Capabilities {
             counts: true,
             namespaces: true,
             content: true,
+            plain: false,
         }),
         continuity: if profile.unproven { Continuity::Unproven } else { Continuity::Proven },
         removal: Removal::PerCopy,
