@@ -11,7 +11,7 @@ use super::{Cx, Fact, Recovery, TrustReason, phase::Phase};
 pub(super) struct Plain {
     /// The view rests on a snapshot that needs it.
     pub(super) relied_on: bool,
-    /// It was broken once. An engine is set up at its start, so it never counts again.
+    /// It was broken once. No snapshot is asked for again: it would put blocks where they are not.
     pub(super) disproved: bool,
 }
 

@@ -21,7 +21,9 @@ impl Fetch {
 
 impl Recovery {
     pub(super) fn can_snapshot(&self) -> bool {
-        self.settings.capabilities.snapshot.is_some() && !self.snapshot_failed
+        let support = self.settings.capabilities.snapshot;
+        let usable = support.is_some_and(|support| !(support.plain && self.plain.disproved));
+        usable && !self.snapshot_failed
     }
 
     /// Asks for the whole state; live batches are held meanwhile.

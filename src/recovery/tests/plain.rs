@@ -109,26 +109,35 @@ fn disproved() {
     check(
         with_plain_snapshot(),
         INSTALLED,
-        "disproved; live 8 of a; batch 7 of a; live 9 of a; intro 10 barrier 9 of a; records 3; \
-         snapshot_end; live 10 of a",
+        "disproved; live 8 of a; batch 7 of a; batch 8 of a; live 9 of a; overflow; truncated",
         expect![[r#"
             record disproved
             announce none (partial_snapshot)
             clear 1 Unproven
             request_replay 0
             record truncated
+            clear 1 Unproven
+            apply 7
+            announce none (joined_late)
+            apply 8
+            record replayed
             cancel
-            request_snapshot fresh
-            announce none (snapshotting)
-            record installed
-            install 1 resume 10
-            announce lower_bound (partial_snapshot)
-            apply 10
+            record duplicate
+            announce lower_bound (joined_late)
+            apply 9
+            record overflowed
+            announce none (gap_open)
+            request_replay 7
+            record truncated
+            record no_history
+            cancel
+            clear 1 Unproven
+            announce lower_bound (history_lost)
         "#]],
     );
 }
 
-/// Nothing rests on it yet: what comes is a lower bound, what is there stays.
+/// Nothing rests on it: what is there stays.
 #[test]
 fn disproved_before_anything_rests_on_it() {
     check(
