@@ -11,7 +11,7 @@ Examples:
 Exit codes: 0 ok, 1 run-time error, 2 bad input or configuration, 3 condition not reached, 130 Ctrl-C";
 
 pub(super) const RUN: &str = "\
---replay, --model, --instance, --dp, --bind, --topic, --transport, --metrics and --member belong to the
+--replay, --snapshot, --plain-cache, --model, --instance, --dp, --bind, --topic, --transport, --metrics and --member belong to the
 source before them.
 
 Examples:
