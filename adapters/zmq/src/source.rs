@@ -71,10 +71,8 @@ impl<D: Decode> ZmqSource<D> {
         counters: Arc<Counters>,
     ) -> ZmqSource<D> {
         let live = Subscriber::spawn(settings.subscribe, Arc::clone(&counters));
-        let replay =
-            settings.replay.map(|replay| ReplayClient::new(replay, Arc::clone(&counters)));
-        let snapshot =
-            settings.snapshot.map(|snapshot| SnapshotClient::new(snapshot, counters));
+        let replay = settings.replay.map(|replay| ReplayClient::new(replay, Arc::clone(&counters)));
+        let snapshot = settings.snapshot.map(|snapshot| SnapshotClient::new(snapshot, counters));
         let plain = capabilities.snapshot.is_some_and(|support| support.plain);
         ZmqSource { capabilities, decoder, live, replay, snapshot, plain, waiting: Vec::new() }
     }
