@@ -224,8 +224,8 @@ fn bare(hash: BlockHash, parent: Parent) -> SnapshotRecord {
     }
 }
 
-/// `[version, epoch, replica_rank, resume_seq, barrier_seq, barrier_id, record_count]`. The barrier's
-/// name is not needed: its seq is used once in the life that is named.
+/// `[version, epoch, replica_rank, resume_seq, barrier_seq, barrier_id, record_count]`. The name of
+/// the barrier is not needed: its seq is used once in the life that is named.
 fn header(payload: &[u8]) -> Result<Header, SnapshotFault> {
     let mut cursor = Cursor::new(payload);
     let fields = cursor.array().map_err(SnapshotFault::Header)?;
