@@ -12,7 +12,7 @@ use kvbridge::{
     },
 };
 
-use crate::{radix::Radix, rng::Rng};
+use crate::rng::Rng;
 
 /// (hash, tier, group) → copies.
 pub(crate) type Residency = BTreeMap<(u64, Tier, u32), u32>;
@@ -31,6 +31,17 @@ pub(crate) struct Profile {
     pub(crate) unproven: bool,
     /// It has a tree and not a pool of copies.
     pub(crate) radix: Option<Radix>,
+}
+
+/// What an engine with a tree differs in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Radix {
+    /// Live batches name the life.
+    pub(crate) named: bool,
+    /// Replayed ones too.
+    pub(crate) replay_named: bool,
+    /// It has one tier and one page a hash, its operator says so, and it answers hashes alone.
+    pub(crate) bare: bool,
 }
 
 impl Profile {

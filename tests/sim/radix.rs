@@ -11,22 +11,11 @@ use kvbridge::{
 };
 
 use crate::{
-    engine::{Profile, Residency, place_of},
+    engine::{Profile, Radix, Residency, place_of},
     invariants::Violation,
     rng::Rng,
     world::view_settings,
 };
-
-/// What such an engine differs in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Radix {
-    /// Live batches name the life.
-    pub(crate) named: bool,
-    /// Replayed ones too.
-    pub(crate) replay_named: bool,
-    /// It has one tier and one page a hash, its operator says so, and it answers hashes alone.
-    pub(crate) bare: bool,
-}
 
 impl Radix {
     /// One engine in five. Drawn apart, so that other seeds run as before.

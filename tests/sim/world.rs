@@ -15,11 +15,11 @@ use kvbridge::{
 };
 
 use crate::{
-    engine::{Engine, Profile, Quirks, Residency},
+    engine::{Engine, Profile, Quirks, Radix, Residency},
     faults::Faults,
     invariants::Violation,
     link::{AnswerLink, LiveLink},
-    radix::{self, Bare, Radix},
+    radix::{self, Bare},
     restart::Disk,
     rng::Rng,
     witness::Witness,

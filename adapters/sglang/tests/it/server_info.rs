@@ -10,7 +10,7 @@ const SEEN: &str = r#"{"publisher":"zmq","endpoint_host":"*","endpoint_port_base
     "topic":"kv@sgl","block_size":16,"dp_size":1,"replay_endpoint_port_base":5658}"#;
 
 fn seen() -> Value {
-    serde_json::from_str(SEEN).unwrap()
+    serde_json::from_str(SEEN).expect("it was seen")
 }
 
 fn answer(events: &Value) -> Vec<u8> {
@@ -31,7 +31,7 @@ fn with(field: &str, value: Value) -> Vec<u8> {
 
 #[test]
 fn answer_of_a_real_server() {
-    let info = read(&answer(&seen())).unwrap();
+    let info = read(&answer(&seen())).expect("it is read");
     let base = |port| EndpointBase { host: None, port };
     assert_eq!(
         (info.live.clone(), info.replay, info.snapshot),
@@ -50,7 +50,7 @@ fn drafts_tell_hosts_and_a_snapshot_socket() {
     events["replay_endpoint_host"] = json!("::");
     events["snapshot_endpoint_host"] = json!("10.0.0.8");
     events["snapshot_endpoint_port_base"] = json!(5700);
-    let info = read(&answer(&events)).unwrap();
+    let info = read(&answer(&events)).expect("it is read");
     let base = |host: &str, port| EndpointBase { host: Some(host.to_owned()), port };
     assert_eq!(info.live, base("10.0.0.7", 5657));
     assert_eq!(info.replay, Some(base("10.0.0.7", 5658)), "a wildcard is the publisher's host");
@@ -62,7 +62,7 @@ fn pairs_and_tiers_are_told_beside_the_events() {
     let of = |algorithm: &str| {
         let body = json!({"kv_events": seen(), "speculative_algorithm": algorithm,
             "enable_hierarchical_cache": true, "model_path": "m"});
-        read(body.to_string().as_bytes()).unwrap()
+        read(body.to_string().as_bytes()).expect("it is read")
     };
     assert!(of("EAGLE3").bigram && !of("NGRAM").bigram);
     assert_eq!((of("EAGLE").model.as_deref(), of("EAGLE").host_tier), (Some("m"), Some(true)));
@@ -72,7 +72,7 @@ fn pairs_and_tiers_are_told_beside_the_events() {
 fn what_is_not_said_is_absent() {
     let body = json!({"kv_events": {"publisher": "zmq", "endpoint_port_base": 1, "block_size": 1},
         "served_model_name": 7});
-    let info = read(body.to_string().as_bytes()).unwrap();
+    let info = read(body.to_string().as_bytes()).expect("it is read");
     assert_eq!(
         (info.dp_size, info.topic.as_str(), info.model, info.host_tier),
         (1, "", None, None)
