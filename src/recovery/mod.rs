@@ -89,8 +89,8 @@ pub struct Recovery {
     held: Held,
     /// Highest live seq seen in this epoch.
     highest_live: Option<Seq>,
-    /// The view had every seq of this epoch below when the source attached, also when it was dropped
-    /// since: its start does not come live any more.
+    /// The view had every seq of this epoch below when the source attached, also when it was
+    /// dropped since: its start does not come live any more.
     told_before: Seq,
     /// The wire's own name of this life.
     incarnation: Option<String>,
