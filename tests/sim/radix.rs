@@ -78,21 +78,21 @@ pub(crate) fn install(state: &Residency) -> View {
 pub(crate) struct Bare(BTreeSet<u64>);
 
 impl Bare {
-    /// After an action was performed.
-    pub(crate) fn follow(&mut self, action: &Action, installed: Option<&View>) {
+    /// Ahead of an action.
+    pub(crate) fn follow(&mut self, action: &Action) {
         match action {
             Action::Apply(batch) => self.hear(batch),
             Action::Clear { .. } => self.0.clear(),
-            Action::Install { .. } => {
-                let records = installed.map(View::snapshot).unwrap_or_default();
-                let bare = |record: &SnapshotRecord| {
-                    record.content.is_none() && record.parent != Parent::Unknown
-                };
-                let hash = |record: SnapshotRecord| Projection::Last8.apply(&record.hash);
-                self.0 = records.into_iter().filter(bare).map(hash).collect();
-            }
             _ => (),
         }
+    }
+
+    /// A snapshot was swapped in.
+    pub(crate) fn installed(&mut self, view: &View) {
+        let bare =
+            |record: &SnapshotRecord| record.content.is_none() && record.parent != Parent::Unknown;
+        let hash = |record: SnapshotRecord| Projection::Last8.apply(&record.hash);
+        self.0 = view.snapshot().into_iter().filter(bare).map(hash).collect();
     }
 
     fn hear(&mut self, batch: &Batch) {

@@ -268,9 +268,12 @@ impl World {
                 self.witness.proven_at = self.now;
             }
             for action in actions {
-                let told = action.clone();
+                let installs = matches!(action, Action::Install { .. });
+                self.bare.follow(&action);
                 findings.extend(self.perform(action)?.into_iter().map(Input::Finding));
-                self.bare.follow(&told, Some(&self.view));
+                if installs {
+                    self.bare.installed(&self.view);
+                }
             }
             self.bare.check(&self.view)?;
         }
