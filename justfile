@@ -51,6 +51,7 @@ fuzz seconds="120":
 # decoding, measured by CPU time
 bench:
     cargo run --release --manifest-path benches/decode/Cargo.toml
+    cargo run --release --manifest-path benches/decode/Cargo.toml --bin polled
 
 # known vulnerabilities; needs the network and cargo-deny
 advisories:
