@@ -189,6 +189,21 @@ fn ranks_follow_each_other_and_no_replica_is_named_twice() {
 }
 
 #[test]
+fn a_snapshot_socket_is_of_a_plain_engine_that_has_one() {
+    let of = |engine: &str, more: &str| {
+        format!("[[sources]]\nengine = \"{engine}\"\nendpoint = \"tcp://h:1\"\n{more}")
+    };
+    let socket = "snapshot = \"tcp://h:100\"\n";
+    let config = loaded(&of("sglang", &format!("{socket}plain_cache = true\ndp = 2")), &[]);
+    let ports: Vec<_> = config.sources.iter().map(|s| s.snapshot.as_ref().unwrap().port).collect();
+    assert_eq!(ports, [100, 101]);
+    expect!["sources[0].snapshot: needs plain_cache = true: it names neither tiers nor copies (kvbridge.toml)"]
+        .assert_eq(&problems(&of("sglang", socket), &[]));
+    expect!["sources[0].snapshot: this engine has no snapshots (kvbridge.toml)"]
+        .assert_eq(&problems(&of("vllm", socket), &[]));
+}
+
+#[test]
 fn transport_is_one_of_this_build() {
     let of = |name: &str| {
         format!("[[sources]]\nengine = \"vllm\"\nendpoint = \"tcp://h:1\"\ntransport = \"{name}\"")

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::peer::Pair;
+use crate::peer::scratch;
 
 /// The journal ends long before a bridge comes that is late.
 const SHORT: &str = "--blocks 64 --buffer-steps 8 --snapshot 0";
@@ -47,12 +48,22 @@ async fn answers_that_are_none_are_named_and_asked_for_again() {
     for fact in ["busy", "short", "inconsistent", "installed"] {
         assert_eq!(pair.fact(fact).await, 1, "{fact}");
     }
-    // A gap older than the journal, and nobody answers.
-    pair.fault(json!({"fault": "snapshot_busy", "count": 1000})).await;
-    pair.fault(json!({"fault": "drop", "count": LATE})).await;
-    pair.burst(LATE + 4).await;
+    pair.end();
+}
+
+#[tokio::test]
+async fn without_an_answer_the_view_goes_on_as_a_lower_bound() {
+    // Few attempts: each waits twice as long as the one before.
+    let path = scratch("snapshots_refused.toml");
+    std::fs::write(&path, "[recovery]\nattempts = 2\n").unwrap();
+    let config = format!("--config {}", path.display());
+    let busy = json!({"fault": "snapshot_busy", "count": 1000});
+    let pair = Pair::late(("sglang", SHORT, &config), LATE, &[busy]).await;
     pair.is_lower_bound().await;
-    assert_eq!((pair.fact("snapshot_failed").await, pair.fact("installed").await), (1, 1));
+    assert_eq!((pair.fact("busy").await, pair.fact("snapshot_failed").await), (2, 1));
+    assert_eq!(pair.fact("installed").await, 0);
+    pair.burst(4).await;
+    pair.is_lower_bound().await;
     pair.end();
 }
 
