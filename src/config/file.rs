@@ -118,6 +118,10 @@ pub struct SourceFile {
     pub metrics: Option<String>,
     /// Where each process of the engine tells when it started.
     pub members: Option<Vec<String>>,
+    /// How the engine hashes its blocks.
+    pub hash_scheme: Option<String>,
+    /// The seed of its first blocks.
+    pub hash_seed: Option<String>,
 }
 
 /// `[view]`

@@ -130,6 +130,10 @@ pub struct SourceConfig {
     pub replica: Replica,
     /// Where its events are published, or where it is asked for them.
     pub endpoint: Endpoint,
+    /// How the engine hashes its blocks, where that is told; and its seed.
+    pub hash_scheme: Option<String>,
+    /// The seed of its first blocks.
+    pub hash_seed: Option<String>,
     /// It publishes nothing and is asked.
     pub polled: Option<Polled>,
     /// Where its journal answers; without one a late start can only be `lower_bound`.
