@@ -92,6 +92,10 @@ pub struct SourceFile {
     pub url: Option<String>,
     /// Where its journal answers, `tcp://host:port`.
     pub replay: Option<String>,
+    /// Where it answers what it holds, `tcp://host:port`.
+    pub snapshot: Option<String>,
+    /// The engine has one tier, and one page for each hash.
+    pub plain_cache: Option<bool>,
     /// The served model's name, as routers say it.
     pub model: Option<String>,
     /// What a router sends requests to, `host:port`.

@@ -64,6 +64,7 @@ impl Check<'_> {
         let reach = self.reach(path, file, engine.as_ref());
         let replay_path = format!("{path}.replay");
         let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
+        let snapshot = self.snapshot(path, file, engine.as_ref());
         if file.pool_blocks == Some(0) {
             self.note(&format!("{path}.pool_blocks"), "must be at least 1");
         }
@@ -92,10 +93,12 @@ impl Check<'_> {
         let first_rank = file.rank.unwrap_or(0);
         let polled = reach.url.clone().map(|url| Polled { url, first_rank, rank_count });
         let rank = |offset| {
-            let ports = reach
-                .for_rank(offset)
-                .zip(replay.as_ref().map_or(Some(None), |r| r.for_rank(offset).map(Some)));
-            let Some((endpoint, replay)) = ports else {
+            let beside = |base: &Option<Endpoint>| match base {
+                Some(base) => base.for_rank(offset).map(Some),
+                None => Some(None),
+            };
+            let ports = reach.for_rank(offset).zip(beside(&replay)).zip(beside(&snapshot));
+            let Some(((endpoint, replay), snapshot)) = ports else {
                 self.note(&format!("{path}.dp"), format!("no port left for rank {offset}"));
                 return None;
             };
@@ -109,6 +112,7 @@ impl Check<'_> {
                 endpoint,
                 polled: polled.clone(),
                 replay,
+                snapshot,
                 bind: file.bind.unwrap_or(false),
                 topic: file.topic.clone().unwrap_or_default(),
                 transport,
@@ -121,6 +125,29 @@ impl Check<'_> {
             })
         };
         (0..rank_count).filter_map(rank).collect()
+    }
+
+    /// Where the engine answers what it holds. What its answer leaves out must be the same for all
+    /// blocks, or the view would have them where they are not.
+    fn snapshot(
+        &mut self,
+        path: &str,
+        file: &SourceFile,
+        engine: Option<&EngineKind>,
+    ) -> Option<Endpoint> {
+        let text = file.snapshot.as_ref()?;
+        let path = format!("{path}.snapshot");
+        if engine.is_some_and(|engine| !registry::has_snapshots(engine)) {
+            if !engine.is_some_and(registry::is_polled) {
+                self.note(&path, "this engine has no snapshots");
+            }
+            return None;
+        }
+        if file.plain_cache != Some(true) {
+            let message = "needs plain_cache = true: it names neither tiers nor copies";
+            self.note(&path, message);
+        }
+        self.endpoint(&path, text, false)
     }
 
     /// By `endpoint` or by `url`, as the engine has it.
@@ -146,6 +173,8 @@ impl Check<'_> {
         let of_sockets = [
             ("endpoint", file.endpoint.is_some()),
             ("replay", file.replay.is_some()),
+            ("snapshot", file.snapshot.is_some()),
+            ("plain_cache", file.plain_cache.is_some()),
             ("bind", file.bind == Some(true)),
             ("topic", file.topic.is_some()),
             ("transport", file.transport.is_some()),
