@@ -70,6 +70,7 @@ mod tests {
             device_copies: 0,
             pool_blocks: None,
             replay_unusable: false,
+            hashes_wrong: 0,
         };
         let bad = Sight { replay_unusable: true, ..calm };
         let raised = [Change::Raised(Alarm::ReplayUnusable)];

@@ -36,6 +36,8 @@ pub enum Alarm {
     ReplayUnusable,
     /// Two engines answer under one name.
     TwoPublishers,
+    /// Announced tokens do not give the announced hashes.
+    HashSchemeMismatch,
 }
 
 /// What is told about an alarm.
@@ -55,7 +57,7 @@ pub struct About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 7] = [
+    pub const ALL: [Alarm; 8] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -63,6 +65,7 @@ impl Alarm {
         Alarm::OverLimit,
         Alarm::ReplayUnusable,
         Alarm::TwoPublishers,
+        Alarm::HashSchemeMismatch,
     ];
 
     /// What is told about it.
@@ -116,6 +119,13 @@ impl Alarm {
                 meaning: "two engines answer under this replica's name; it is ignored for a while",
                 first_look: "which processes publish at the source's endpoint; a proxy in between",
                 action: "give each engine its own endpoint and instance, then resync",
+            },
+            Alarm::HashSchemeMismatch => About {
+                name: "hash_scheme_mismatch",
+                severity: Severity::Warning,
+                meaning: "the tokens that the engine announces do not give the block hashes it announces",
+                first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
+                action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
             },
         }
     }

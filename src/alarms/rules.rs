@@ -18,6 +18,10 @@ pub const GAP_OPEN_MS: u64 = 10_000;
 /// How long an unreadable batch counts as news.
 pub const UNDECODABLE_MS: u64 = 60_000;
 
+/// Hashes that do not follow from their tokens. Fewer could be blocks of which an engine tells
+/// less than it hashed.
+const HASHES_WRONG_MIN: u64 = 3;
+
 /// What was seen of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
@@ -37,6 +41,8 @@ pub struct Sight {
     pub pool_blocks: Option<u64>,
     /// The journal was found to be of no use.
     pub replay_unusable: bool,
+    /// Blocks of this life that show another hash function, or other tokens.
+    pub hashes_wrong: u64,
 }
 
 /// Whether the condition of `alarm` holds.
@@ -54,6 +60,7 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
         Alarm::OverLimit => because(TrustReason::OverLimit),
         Alarm::ReplayUnusable => sight.replay_unusable,
         Alarm::TwoPublishers => because(TrustReason::TwoPublishers),
+        Alarm::HashSchemeMismatch => sight.hashes_wrong >= HASHES_WRONG_MIN,
     }
 }
 
@@ -70,6 +77,7 @@ mod tests {
         device_copies: 10,
         pool_blocks: Some(10),
         replay_unusable: false,
+        hashes_wrong: HASHES_WRONG_MIN - 1,
     };
 
     fn held(sight: &Sight) -> Vec<&'static str> {
@@ -93,6 +101,8 @@ mod tests {
         assert_eq!(held(&Sight { device_copies: 11, ..CALM }), ["view_over_capacity"]);
         assert!(held(&Sight { device_copies: 11, pool_blocks: None, ..CALM }).is_empty());
         assert_eq!(held(&Sight { replay_unusable: true, ..CALM }), ["replay_unusable"]);
+        let hashes_wrong = HASHES_WRONG_MIN;
+        assert_eq!(held(&Sight { hashes_wrong, ..CALM }), ["hash_scheme_mismatch"]);
         for (reason, name) in [
             ("removal_undecodable", "undecodable_events"),
             ("store_undecodable", "undecodable_events"),

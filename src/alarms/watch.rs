@@ -223,6 +223,7 @@ impl Watched {
             device_copies: status.device_copies,
             pool_blocks: handle.signs.pool_blocks(),
             replay_unusable: handle.signs.replay_unusable(),
+            hashes_wrong: status.hashes.map_or(0, |hashes| hashes.wrong),
         }
     }
 

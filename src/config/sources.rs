@@ -68,6 +68,9 @@ impl Check<'_> {
             self.note(&format!("{path}.pool_blocks"), "must be at least 1");
         }
         self.addresses(path, file);
+        if let Some(engine) = &engine {
+            self.hashes(path, file, engine);
+        }
         let rank_count = file.dp.unwrap_or(1);
         if rank_count == 0 || rank_count > RANK_COUNT_MAX {
             let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
@@ -113,6 +116,8 @@ impl Check<'_> {
                 pool_blocks: file.pool_blocks,
                 metrics: file.metrics.clone(),
                 members: file.members.clone().unwrap_or_default(),
+                hash_scheme: file.hash_scheme.clone(),
+                hash_seed: file.hash_seed.clone(),
             })
         };
         (0..rank_count).filter_map(rank).collect()
@@ -161,6 +166,23 @@ impl Check<'_> {
         };
         let endpoint = Endpoint { host: host.to_owned(), port };
         Some(Reach { endpoint, url: Some(url.trim_end_matches('/').to_owned()) })
+    }
+
+    fn hashes(&mut self, path: &str, file: &SourceFile, engine: &EngineKind) {
+        let known = registry::hash_schemes(engine);
+        let given =
+            [("hash_scheme", file.hash_scheme.is_some()), ("hash_seed", file.hash_seed.is_some())];
+        if known.is_empty() {
+            for (field, _) in given.into_iter().filter(|(_, given)| *given) {
+                let message = "belongs to an engine whose events do not tell how blocks are hashed";
+                self.note(&format!("{path}.{field}"), message);
+            }
+        } else if let Some(scheme) = &file.hash_scheme
+            && !known.contains(&scheme.as_str())
+        {
+            let message = format!("expected one of {}, got {scheme:?}", known.join(", "));
+            self.note(&format!("{path}.hash_scheme"), message);
+        }
     }
 
     /// What is asked over HTTP beside the events.

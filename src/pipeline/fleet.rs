@@ -16,6 +16,7 @@ use kvbridge_schemas::{
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::HashStanding;
 use crate::{
     bus::LogLife,
     clock::Clock,
@@ -40,6 +41,8 @@ pub struct ReplicaStatus {
     pub blocks: BTreeMap<Tier, u64>,
     /// Physical blocks on the device, to compare with the engine's pool.
     pub device_copies: u64,
+    /// What came of computing the engine's hashes again.
+    pub hashes: Option<HashStanding>,
 }
 
 impl ReplicaStatus {
@@ -53,6 +56,7 @@ impl ReplicaStatus {
             moved_at: Tick(0),
             blocks: BTreeMap::new(),
             device_copies: 0,
+            hashes: None,
         }
     }
 }

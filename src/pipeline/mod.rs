@@ -6,6 +6,7 @@
 mod driver;
 mod fleet;
 mod found;
+mod hash_watch;
 mod index_writers;
 mod published;
 pub mod registry;
@@ -18,6 +19,7 @@ pub use driver::{Driver, DriverParts, Outputs};
 pub use fleet::{
     AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, Signs, ViewCut,
 };
+pub use hash_watch::{HashStanding, HashWatch};
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};
 pub use published::Message;
 pub use reload::{ReloadError, Reloaded, reload};

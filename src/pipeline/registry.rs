@@ -9,9 +9,12 @@ use std::{
 use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, Removal, Source};
 use kvbridge_adapters_msgpack::{Decoded, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
-use kvbridge_schemas::{EngineKind, Projection};
+use kvbridge_schemas::{EngineKind, HashScheme, Projection};
 
-use super::published::{self, DecodeMessage, Engine, Message};
+use super::{
+    HashWatch,
+    published::{self, DecodeMessage, Engine, Message},
+};
 use crate::{
     config::{self, Config, Limits, SourceConfig, limits},
     view::ViewSettings,
@@ -176,6 +179,47 @@ pub fn removal(engine: &EngineKind) -> Removal {
     // An engine that this version cannot read can still be published by a newer one. Counting
     // copies errs towards blocks that are gone, which the view then finds out.
     built(engine).map_or(Removal::PerCopy, |built| (built.capabilities)(false, false).removal)
+}
+
+/// What computes a replica's hashes again; nothing where no function of its engine is known.
+pub fn hash_watch(source: &SourceConfig) -> Option<HashWatch> {
+    match &source.engine {
+        #[cfg(feature = "vllm")]
+        EngineKind::Vllm => {
+            use kvbridge_adapters_vllm::block_hash::{HASH_SCHEMES, hash_function};
+            let seed = source.hash_seed.as_deref();
+            let schemes = match source.hash_scheme.as_deref() {
+                Some(scheme) => vec![scheme],
+                None => HASH_SCHEMES.to_vec(),
+            };
+            let functions: Vec<_> =
+                schemes.into_iter().filter_map(|scheme| hash_function(scheme, seed)).collect();
+            // Nothing on its wire tells the function: one that is not named need not fit.
+            let is_known = source.hash_scheme.is_some();
+            Some(HashWatch::new(move |_| functions.clone(), is_known))
+        }
+        #[cfg(feature = "sglang")]
+        EngineKind::Sglang => {
+            let functions = |_: &HashScheme| vec![kvbridge_adapters_sglang::HASH_FUNCTION];
+            Some(HashWatch::new(functions, true))
+        }
+        #[cfg(feature = "trtllm")]
+        EngineKind::Trtllm => {
+            use kvbridge_adapters_trtllm::block_key::hash_function;
+            let named = |scheme: &HashScheme| hash_function(scheme.as_str()).into_iter().collect();
+            Some(HashWatch::new(named, true))
+        }
+        _ => None,
+    }
+}
+
+/// The hash functions that a source of that engine may name; none where its wire tells.
+pub fn hash_schemes(engine: &EngineKind) -> &'static [&'static str] {
+    match engine {
+        #[cfg(feature = "vllm")]
+        EngineKind::Vllm => &kvbridge_adapters_vllm::block_hash::HASH_SCHEMES,
+        _ => &[],
+    }
 }
 
 /// Opens a replica's source: it begins to connect. Must be called inside a tokio runtime.

@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use super::{
-    Driver, DriverParts, Fleet, FleetEvent, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus,
-    Signs, Tasks,
+    Driver, DriverParts, Fleet, FleetEvent, HashWatch, IndexWriters, Outputs, ReplicaHandle,
+    ReplicaStatus, Signs, Tasks,
     registry::{self, Drains, OpenError, Opened},
 };
 use crate::{
@@ -133,6 +133,7 @@ struct Begun {
     kept: Option<View>,
     fold: String,
     log: Option<LogWriter>,
+    hashes: Option<HashWatch>,
 }
 
 /// What a replica is opened under.
@@ -186,6 +187,7 @@ impl Pipeline {
             kept: view,
             fold,
             log,
+            hashes: registry::hash_watch(source),
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
@@ -231,6 +233,8 @@ impl Pipeline {
             kept: None,
             fold: format!("fold {FOLD_VERSION}, from a bus"),
             log: None,
+            // Its bridge does.
+            hashes: None,
         };
         let handle = self.begin(begun, config, tasks);
         self.fleet.add(key, handle);
@@ -266,6 +270,7 @@ impl Pipeline {
             commands,
             status,
             log: begun.log,
+            hashes: begun.hashes,
         };
         let driver = Driver::new(parts, self.outputs());
         let stop = tasks.stop_token().child_token();

@@ -10,6 +10,7 @@ mod drain;
 mod fake_engine;
 mod follow;
 mod harness;
+mod hashes;
 mod http;
 mod lifecycle_restart;
 mod lifecycle_signals;

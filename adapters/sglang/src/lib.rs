@@ -16,6 +16,7 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
+mod block_hash;
 mod capabilities;
 mod normalize;
 mod wire;
@@ -24,6 +25,7 @@ use kvbridge_adapters_api::Loss;
 use kvbridge_adapters_msgpack::{Dialect, Fault, Opened, Read, Reader};
 use kvbridge_schemas::HashScheme;
 
+pub use block_hash::HASH_FUNCTION;
 pub use capabilities::capabilities;
 pub use kvbridge_adapters_msgpack::{
     BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
