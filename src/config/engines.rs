@@ -39,6 +39,8 @@ pub struct EngineConfig {
     pub endpoint: Option<Endpoint>,
     /// Where its journal answers, likewise.
     pub replay: Option<Endpoint>,
+    /// Where the first rank answers what it holds; engines do not tell.
+    pub snapshot: Option<Endpoint>,
     /// ZeroMQ topic prefix; absent = as the engine tells.
     pub topic: Option<String>,
     /// The library that reads the sockets.
@@ -124,7 +126,7 @@ impl EngineConfig {
     pub fn sources(&self, address: &Address, told: &Told) -> Result<Vec<SourceConfig>, Unusable> {
         match &told.streams {
             Some(Streams::Published(streams)) => {
-                streams.iter().map(|stream| self.published(address, told, stream)).collect()
+                (0..).zip(streams).map(|of| self.published(address, told, of)).collect()
             }
             None if !registry::is_polled(&told.engine) => self.configured(address, told),
             Some(Streams::Drained) | None => self.drained(address, told),
@@ -135,7 +137,7 @@ impl EngineConfig {
         &self,
         address: &Address,
         told: &Told,
-        stream: &RankStream,
+        (offset, stream): (u32, &RankStream),
     ) -> Result<SourceConfig, Unusable> {
         let endpoint = |text: &String| {
             let parsed = text.parse::<Endpoint>();
@@ -144,20 +146,23 @@ impl EngineConfig {
         };
         let mut source = self.source(address, told, (stream.rank, endpoint(&stream.endpoint)?))?;
         source.replay = stream.replay.as_ref().map(endpoint).transpose()?;
+        source.snapshot = self.snapshot_of(address, offset)?;
         source.topic = self.topic.clone().unwrap_or_else(|| stream.topic.clone());
         Ok(source)
     }
 
+    fn snapshot_of(&self, address: &Address, offset: u32) -> Result<Option<Endpoint>, Unusable> {
+        self.snapshot.as_ref().map(|first| of_rank(first, address, offset)).transpose()
+    }
+
     fn configured(&self, address: &Address, told: &Told) -> Result<Vec<SourceConfig>, Unusable> {
-        let of_rank = |endpoint: &Endpoint, offset| {
-            let endpoint = endpoint.for_rank(offset).ok_or(Unusable::NoPort(offset))?;
-            Ok(reached_at(endpoint, address))
-        };
+        let of_rank = |endpoint, offset| of_rank(endpoint, address, offset);
         let Some(first) = &self.endpoint else { return Ok(Vec::new()) };
         let source = |offset| {
             let rank = self.first_rank.saturating_add(offset);
             let mut source = self.source(address, told, (rank, of_rank(first, offset)?))?;
             source.replay = self.replay.as_ref().map(|it| of_rank(it, offset)).transpose()?;
+            source.snapshot = self.snapshot_of(address, offset)?;
             source.topic = self.topic.clone().unwrap_or_default();
             Ok(source)
         };
@@ -198,6 +203,7 @@ impl EngineConfig {
             endpoint,
             polled: None,
             replay: None,
+            snapshot: None,
             bind: false,
             topic: String::new(),
             transport: self.transport,
@@ -212,6 +218,12 @@ impl EngineConfig {
 }
 
 /// What to connect to: an IP needs no name server, and ours may not be the one that knew the name.
+/// Where a later rank is reached, if the first is there.
+fn of_rank(first: &Endpoint, address: &Address, offset: u32) -> Result<Endpoint, Unusable> {
+    let endpoint = first.for_rank(offset).ok_or(Unusable::NoPort(offset))?;
+    Ok(reached_at(endpoint, address))
+}
+
 fn host(address: &Address) -> String {
     address.ip.map_or_else(|| address.host.clone(), ip_text)
 }

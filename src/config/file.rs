@@ -101,6 +101,12 @@ pub struct SourceFile {
     /// Where its journal answers, `tcp://host:port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<String>,
+    /// Where it answers what it holds, `tcp://host:port`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// The engine has one tier, and one page for each hash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plain_cache: Option<bool>,
     /// The served model's name, as routers say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,

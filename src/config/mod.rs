@@ -200,6 +200,9 @@ pub struct SourceConfig {
     pub polled: Option<Polled>,
     /// Where its journal answers; without one a late start can only be `lower_bound`.
     pub replay: Option<Endpoint>,
+    /// Where it answers what it holds; its operator says that it has one tier, and one page for
+    /// each hash.
+    pub snapshot: Option<Endpoint>,
     /// The engine connects to us.
     pub bind: bool,
     /// ZeroMQ topic prefix; empty = everything.

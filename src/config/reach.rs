@@ -52,6 +52,8 @@ impl Check<'_> {
         let of_sockets = [
             ("endpoint", file.endpoint.is_some()),
             ("replay", file.replay.is_some()),
+            ("snapshot", file.snapshot.is_some()),
+            ("plain_cache", file.plain_cache.is_some()),
             ("bind", file.bind == Some(true)),
             ("topic", file.topic.is_some()),
             ("transport", file.transport.is_some()),
@@ -68,6 +70,29 @@ impl Check<'_> {
         let (url, address) = self.server(path, url)?;
         let endpoint = Endpoint { host: address.host, port: address.port };
         Some(Reach { endpoint, url: Some(url) })
+    }
+
+    /// Where the engine answers what it holds. What its answer leaves out must be the same for all
+    /// blocks, or the view would have them where they are not.
+    pub(super) fn snapshot(
+        &mut self,
+        path: &str,
+        file: &SourceFile,
+        engine: Option<&EngineKind>,
+    ) -> Option<Endpoint> {
+        let text = file.snapshot.as_ref()?;
+        let path = format!("{path}.snapshot");
+        if engine.is_some_and(|engine| !registry::has_snapshots(engine)) {
+            if !engine.is_some_and(registry::is_polled) {
+                self.note(&path, "this engine has no snapshots");
+            }
+            return None;
+        }
+        if file.plain_cache != Some(true) {
+            let message = "needs plain_cache = true: it names neither tiers nor copies";
+            self.note(&path, message);
+        }
+        self.endpoint(&path, text, file.url.is_some())
     }
 
     /// How blocks are hashed, where only the operator can tell.

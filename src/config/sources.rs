@@ -7,8 +7,8 @@ use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
 use super::{
-    Config, DiscoveryConfig, EngineConfig, EntryConfig, EntryOrigin, InstanceTemplate, Polled,
-    SourceConfig, SourceFile,
+    Config, DiscoveryConfig, Endpoint, EngineConfig, EntryConfig, EntryOrigin, InstanceTemplate,
+    Polled, SourceConfig, SourceFile,
     discovery_file::{DiscoverFile, DiscoveryFile},
     instance::host_ip,
     limits,
@@ -174,6 +174,7 @@ impl Check<'_> {
         let reach = self.reach(path, file, engine.as_ref());
         let replay_path = format!("{path}.replay");
         let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
+        let snapshot = self.snapshot(path, file, engine.as_ref());
         let (Some(engine), Some(reach)) = (engine, reach) else { return Vec::new() };
         let host = reach.endpoint.host.clone();
         let address = Address { ip: host_ip(&host), host, port: reach.endpoint.port };
@@ -186,10 +187,12 @@ impl Check<'_> {
         let first_rank = file.rank.unwrap_or(0);
         let polled = reach.url.clone().map(|url| Polled { url, first_rank, rank_count });
         let rank = |offset| {
-            let ports = reach
-                .for_rank(offset)
-                .zip(replay.as_ref().map_or(Some(None), |r| r.for_rank(offset).map(Some)));
-            let Some((endpoint, replay)) = ports else {
+            let beside = |base: &Option<Endpoint>| match base {
+                Some(base) => base.for_rank(offset).map(Some),
+                None => Some(None),
+            };
+            let ports = reach.for_rank(offset).zip(beside(&replay)).zip(beside(&snapshot));
+            let Some(((endpoint, replay), snapshot)) = ports else {
                 self.note(&format!("{path}.dp"), format!("no port left for rank {offset}"));
                 return None;
             };
@@ -204,6 +207,7 @@ impl Check<'_> {
                 endpoint,
                 polled: polled.clone(),
                 replay,
+                snapshot,
                 bind: file.bind.unwrap_or(false),
                 topic: file.topic.clone().unwrap_or_default(),
                 transport,
@@ -234,6 +238,7 @@ impl Check<'_> {
         };
         let first = endpoint("endpoint", &file.endpoint);
         let replay = endpoint("replay", &file.replay);
+        let snapshot = self.snapshot(path, file, shared.engine.as_ref());
         let (url, place) = match &file.discover {
             Some(discover) => (None, self.by_name(path, file, discover)?),
             None => {
@@ -256,6 +261,7 @@ impl Check<'_> {
             rank_count: shared.rank_count,
             endpoint: first,
             replay,
+            snapshot,
             topic: file.topic.clone(),
             transport: shared.transport,
             ignore_tags: file.ignore_tags.clone().unwrap_or_default(),

@@ -6,16 +6,21 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+#[cfg(feature = "sglang")]
+use bytes::Bytes;
 use kvbridge_adapters_api::{
-    Batch, Capabilities, EngineMetrics, EventSources, Removal, Source, SourcesFault,
+    Capabilities, EngineMetrics, EventSources, Removal, Source, SourcesFault,
 };
-use kvbridge_adapters_msgpack::{Decoded, Limits as DecodeLimits};
+use kvbridge_adapters_msgpack::Limits as DecodeLimits;
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
+#[cfg(feature = "sglang")]
+use kvbridge_adapters_zmq::{ReadSnapshot, SnapshotPart};
 use kvbridge_schemas::{EngineKind, HashScheme, Projection};
 
+pub use super::published::{Decoding, decode, decode_message};
 use super::{
     HashWatch,
-    published::{self, DecodeMessage, Engine, Message},
+    published::{self, DecodeMessage, Engine},
 };
 use crate::{
     config::{self, Config, Limits, SourceConfig, limits},
@@ -44,6 +49,7 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             capabilities: kvbridge_adapters_vllm::capabilities,
             projection: Projection::Last8,
             decode: vllm,
+            snapshots: None,
             read_metrics: kvbridge_adapters_vllm::read_metrics,
         }),
         #[cfg(feature = "sglang")]
@@ -51,6 +57,10 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             capabilities: kvbridge_adapters_sglang::capabilities,
             projection: Projection::First8,
             decode: sglang,
+            snapshots: Some(published::Snapshots {
+                support: kvbridge_adapters_sglang::snapshot_support,
+                reader: || Box::new(SglangSnapshot::default()),
+            }),
             // Its metrics tell neither a start nor a pool in blocks.
             read_metrics: |_, _| EngineMetrics::default(),
         }),
@@ -69,6 +79,41 @@ fn sglang(limits: DecodeLimits, ignore_tags: Vec<String>) -> DecodeMessage {
     use kvbridge_adapters_sglang::{Decoder, decode};
     let decoder = Decoder::new(limits, ignore_tags);
     Box::new(move |message| decode(&decoder, message.topic, message.seq_frame, message.payload))
+}
+
+/// One answer to a request for all that the engine holds.
+#[cfg(feature = "sglang")]
+#[derive(Default)]
+struct SglangSnapshot(kvbridge_adapters_sglang::SnapshotReader);
+
+#[cfg(feature = "sglang")]
+impl ReadSnapshot for SglangSnapshot {
+    fn request(&self) -> Bytes {
+        Bytes::from_static(kvbridge_adapters_sglang::SNAPSHOT_REQUEST)
+    }
+
+    fn ends(&self) -> fn(&[Bytes]) -> bool {
+        |frames| frames.first().is_none_or(|kind| kvbridge_adapters_sglang::ends_snapshot(kind))
+    }
+
+    fn read(&mut self, frames: &[Bytes]) -> SnapshotPart {
+        use kvbridge_adapters_sglang::SnapshotMessage;
+        let (kind, payload) = match frames {
+            [kind, payload] => (kind.as_ref(), payload.as_ref()),
+            // An end may come without a payload.
+            [kind] => (kind.as_ref(), [].as_slice()),
+            _ => return SnapshotPart::Failed,
+        };
+        match self.0.read(kind, payload) {
+            Ok(SnapshotMessage::Header) => SnapshotPart::Nothing,
+            Ok(SnapshotMessage::Records(records)) => SnapshotPart::Records(records),
+            Ok(SnapshotMessage::Whole(intro)) => SnapshotPart::Whole(intro),
+            Err(fault) => {
+                tracing::debug!(%fault, "no snapshot");
+                fault.refusal().map_or(SnapshotPart::Failed, SnapshotPart::Refused)
+            }
+        }
+    }
 }
 
 /// Whether an engine publishes nothing and is asked for its events.
@@ -136,44 +181,6 @@ pub fn questions(engine: Option<&EngineKind>) -> impl Iterator<Item = &'static Q
 pub struct Drains {
     #[cfg(feature = "trtllm")]
     by_url: Mutex<BTreeMap<String, Arc<kvbridge_adapters_trtllm::Poller>>>,
-}
-
-/// One live message, as far as it could be read.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Decoding {
-    /// What could be read; absent when the body as a whole could not.
-    pub batch: Option<Batch>,
-    /// What could not, one text each. They show no value of the wire.
-    pub faults: Vec<String>,
-}
-
-/// Decodes one live message (topic, seq, payload) without any memory of others.
-pub fn decode(engine: &EngineKind, frames: &[Vec<u8>]) -> Decoding {
-    let [topic, seq_frame, payload, ..] = frames else {
-        let fault = format!("expected 3 frames (topic, seq, payload), {} came", frames.len());
-        return Decoding { batch: None, faults: vec![fault] };
-    };
-    decode_message(engine, &Message { topic, seq_frame, payload })
-}
-
-/// Decodes one message without any memory of others.
-pub fn decode_message(engine: &EngineKind, message: &Message<'_>) -> Decoding {
-    let built = match published(engine) {
-        Ok(built) => built,
-        Err(error) => return Decoding { batch: None, faults: vec![error.to_string()] },
-    };
-    let mut decode = (built.decode)(DecodeLimits::default(), Vec::new());
-    match decode(message) {
-        Ok(Decoded::EndMarker) => Decoding::default(),
-        Ok(Decoded::Batch(decoded)) => match decoded.body {
-            Some(error) => Decoding { batch: None, faults: vec![error.to_string()] },
-            None => Decoding {
-                batch: Some(decoded.batch),
-                faults: decoded.faults.iter().map(published::describe).collect(),
-            },
-        },
-        Err(error) => Decoding { batch: None, faults: vec![error.to_string()] },
-    }
 }
 
 /// A source that has begun to connect, and how its events fold.
@@ -339,13 +346,18 @@ pub fn subscription(
     Ok(published::subscription(config, limits))
 }
 
-fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
+pub(super) fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
     let name = || engine.as_str().to_owned();
     match built(engine) {
         Some(built) => Ok(built),
         None if is_polled(engine) => Err(OpenError::NotPublished { engine: name() }),
         None => Err(OpenError::NotBuilt { engine: name() }),
     }
+}
+
+/// Whether an engine can be asked for all it holds.
+pub fn has_snapshots(engine: &EngineKind) -> bool {
+    built(engine).is_some_and(|built| built.snapshots.is_some())
 }
 
 /// What the text of an engine's metrics says of one rank.

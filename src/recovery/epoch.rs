@@ -156,6 +156,7 @@ impl Recovery {
         self.ring.clear();
         self.held.clear();
         self.cap = Cap::default();
+        self.plain.relied_on = false;
         if cause == ClearReason::NewEpoch {
             self.poison = None;
         }

@@ -323,6 +323,7 @@ impl Recovery {
                 self.proven(cx);
                 self.audit_from = batch.seq;
                 self.cap = Cap::default();
+                self.plain.relied_on = false;
                 self.lineage = Lineage::Proven(scope);
             }
         }

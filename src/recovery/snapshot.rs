@@ -25,7 +25,9 @@ impl Fetch {
 
 impl Recovery {
     pub(super) fn can_snapshot(&self) -> bool {
-        self.settings.capabilities.snapshot.is_some() && !self.snapshot_failed
+        let support = self.settings.capabilities.snapshot;
+        let usable = support.is_some_and(|support| !(support.plain && self.plain.disproved));
+        usable && !self.snapshot_failed
     }
 
     /// Asks for the whole state; live batches are held meanwhile.
@@ -79,7 +81,7 @@ impl Recovery {
     /// Installs once the record count is right and the barrier was seen on the live stream.
     pub(super) fn try_install(&mut self, cx: &mut Cx<'_>) {
         let Phase::Snapshotting(fetch) = &self.phase else { return };
-        let (Some(intro), true) = (fetch.intro, fetch.ended) else { return };
+        let (Some(intro), true) = (fetch.intro.clone(), fetch.ended) else { return };
         if fetch.records != intro.record_count {
             cx.record(Fact::Short);
             return self.fetch_again(cx);
@@ -88,18 +90,37 @@ impl Recovery {
             cx.record(Fact::StaleEpoch);
             return self.fetch_again(cx);
         }
-        // The header may come long after the barrier: what is held is searched, not only what
-        // comes.
-        if let Some(barrier) = intro.barrier
-            && self.held.digest_of(barrier).is_none()
-        {
-            if self.highest_live.is_some_and(|highest| highest >= barrier) {
+        if let Some(theirs) = &intro.incarnation {
+            if self.closed.contains(theirs) {
+                cx.record(Fact::StaleEpoch);
+                return self.fetch_again(cx);
+            }
+            if self.incarnation.as_ref().is_some_and(|ours| ours != theirs) {
+                // It restarted, and its live stream says so only with its next batch.
+                return self.new_epoch(cx, None, None);
+            }
+        }
+        match self.barrier_seen(&intro) {
+            Some(true) => self.install(cx, intro),
+            Some(false) => {
                 cx.record(Fact::BarrierMissed);
                 self.fetch_again(cx);
             }
-            return;
+            None => (),
         }
-        self.install(cx, intro);
+    }
+
+    /// Whether the marker came on the live stream; `None` = it may still. The header may come long
+    /// after it: what is held is searched, not only what comes.
+    fn barrier_seen(&self, intro: &SnapshotIntro) -> Option<bool> {
+        let Some(barrier) = intro.barrier else { return Some(true) };
+        let Some(marker) = self.held.get(barrier) else {
+            let passed = self.highest_live.is_some_and(|highest| highest >= barrier);
+            return passed.then_some(false);
+        };
+        // The number alone may be that of another life.
+        let named = intro.incarnation.as_ref().zip(marker.incarnation.as_ref());
+        Some(named.is_none_or(|(theirs, its)| theirs == its))
     }
 
     fn install(&mut self, cx: &mut Cx<'_>, intro: SnapshotIntro) {
@@ -111,18 +132,22 @@ impl Recovery {
         cx.act(Action::Install { attempt, epoch: self.cursor.epoch, resume_seq: intro.resume_seq });
         self.cursor.next_seq = intro.resume_seq;
         self.vouched.start_over();
+        if intro.incarnation.is_some() {
+            self.incarnation = intro.incarnation;
+        }
         self.ring.clear();
-        if let Some(digest) = intro.last_digest
-            && intro.resume_seq > Seq(0)
-        {
-            let last = intro.resume_seq.minus(1);
+        // A barrier is often the last batch of the cut, and then its bytes are known.
+        let last = intro.resume_seq.minus(1);
+        let digest = intro.last_digest.or_else(|| self.held.digest_of(last));
+        if let Some(digest) = digest.filter(|_| intro.resume_seq > Seq(0)) {
             self.ring.push(last, digest, self.settings.limits.digest_ring);
         }
         self.audit_from = intro.resume_seq.minus(1);
         self.cap = Cap::default();
         self.poison = None;
         let support = self.settings.capabilities.snapshot;
-        let complete = support.is_some_and(|support| support.complete());
+        self.plain.relied_on = self.promised_plain() && intro.trust.device == Trust::Exact;
+        let complete = self.plain.relied_on || support.is_some_and(|support| support.complete());
         self.lineage = match (complete && intro.trust.device == Trust::Exact, intro.trust.host) {
             (true, Trust::Exact) => Lineage::Proven(Scope::All),
             (true, _) => Lineage::Proven(Scope::Tiers(vec![Tier::Device])),

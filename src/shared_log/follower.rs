@@ -278,6 +278,7 @@ pub fn log_capabilities(removal: Removal) -> Capabilities {
             counts: true,
             namespaces: true,
             content: true,
+            plain: false,
         }),
         continuity: Continuity::Proven,
         removal,

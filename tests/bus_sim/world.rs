@@ -309,5 +309,6 @@ fn profile(rng: &mut Rng) -> Profile {
         replay: rng.hit(9_000),
         snapshot: false,
         unproven: false,
+        radix: None,
     }
 }

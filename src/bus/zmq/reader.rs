@@ -206,6 +206,7 @@ impl LogSource {
         let host = header.state.as_ref().map_or(header.trust, |state| state.host);
         SnapshotIntro {
             epoch: Some(header.epoch),
+            incarnation: None,
             resume_seq: header.resume_seq,
             last_digest: header.last_digest,
             record_count: header.block_count,
@@ -248,6 +249,7 @@ fn capabilities(removal: Removal) -> Capabilities {
             counts: true,
             namespaces: true,
             content: true,
+            plain: false,
         }),
         continuity: Continuity::Proven,
         removal,

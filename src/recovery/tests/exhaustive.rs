@@ -36,6 +36,8 @@ const INPUTS: &[&str] = &[
     "rank_missing",
     "rank_there",
     "finding",
+    "finding second_copy",
+    "disproved",
     "wait 5000",
     "wait 100000",
     "live 0",

@@ -134,6 +134,7 @@ fn intro(header: &SnapshotHeader, replica: &Replica) -> Option<SnapshotIntro> {
     let stands = header.resume_seq.0 > 0 && header.trust > Trust::None;
     (stands && header.replica == *replica).then_some(SnapshotIntro {
         epoch: Some(header.epoch),
+        incarnation: None,
         resume_seq: header.resume_seq,
         last_digest: header.last_digest,
         record_count: header.block_count,
