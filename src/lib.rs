@@ -15,6 +15,7 @@
 //! - `pipeline`: one task per replica; opens sources, performs what recovery decides.
 //! - `cli`: the subcommands, one file each; `capture`: the format of recorded frames;
 //!   `playback`: a recording as an engine; `fake_engine`: a model of an engine.
+//! - `bridge`: all of it in another program; `adapters`: engines which that program brings.
 //! - `consumer`: an index in another program, maintained from a bus.
 //! - `http`: the API of routers and operators.
 //! - `lookout`: asks engines where their events are.
@@ -24,7 +25,11 @@
 //! - `clock`: the only place that reads time.
 
 #[cfg(feature = "shell")]
+pub mod adapters;
+#[cfg(feature = "shell")]
 pub mod alarms;
+#[cfg(feature = "shell")]
+pub mod bridge;
 #[cfg(feature = "shell")]
 pub mod bus;
 #[cfg(feature = "shell")]
@@ -64,5 +69,7 @@ pub mod view;
 #[cfg(feature = "shell")]
 mod web_client;
 
+#[cfg(feature = "shell")]
+pub use bridge::Bridge;
 pub use kvbridge_adapters_api as api;
 pub use kvbridge_schemas as schemas;

@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::Context;
 use clap::Parser;
-use kvbridge::cli::{self, Cli, Console, Environment, Exit};
+use kvbridge::{
+    adapters::Adapters,
+    cli::{self, Cli, Console, Environment, Exit},
+};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(std::env::args_os()) {
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     let environment = Environment {
+        adapters: Adapters::new(),
         variables: std::env::vars_os()
             .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)))
             .collect(),

@@ -38,7 +38,7 @@ impl Service {
 
     async fn add(&mut self, source: SourceFile) -> Result<EntryStanding, SourceError> {
         let name = source.name.clone().unwrap_or_default();
-        if self.configured.entries.iter().any(|entry| entry.name == name) {
+        if self.running.configured.entries.iter().any(|entry| entry.name == name) {
             return Err(SourceError::Exists);
         }
         if self.added.len() >= limits::ADDED_SOURCES_MAX {
@@ -68,15 +68,15 @@ impl Service {
     /// Another list of added sources: proven, kept, then opened. In that order: what is open and
     /// not kept would be gone after the next start without a word.
     async fn change(&mut self, added: Vec<SourceFile>) -> Result<(), SourceError> {
-        let state = self.state.clone().ok_or(SourceError::NoStateDir)?;
+        let state = self.running.state.clone().ok_or(SourceError::NoStateDir)?;
         let configured = self.base.with_added(&added).map_err(SourceError::Wrong)?;
         keep(&state, &added).await?;
-        let before = (std::mem::replace(&mut self.added, added), self.configured.clone());
-        let Err(error) = self.configure(configured).await else { return Ok(()) };
+        let before = (std::mem::replace(&mut self.added, added), self.running.configured.clone());
+        let Err(error) = self.running.configure(configured).await else { return Ok(()) };
         let (added, configured) = before;
         keep(&state, &added).await?;
         self.added = added;
-        if let Err(error) = self.configure(configured).await {
+        if let Err(error) = self.running.configure(configured).await {
             warn!(%error, "the sources of before are not all open");
         }
         Err(SourceError::NotOpened(error))
@@ -84,9 +84,10 @@ impl Service {
 
     /// How every entry stands.
     fn standings(&self) -> Vec<EntryStanding> {
-        let seen = self.lookout.seen.borrow().clone();
-        let found = seen.found(&self.configured);
-        let (_, left_out) = self.configured.with_found(&self.config.sources, &found);
+        let seen = self.running.lookout.seen.borrow().clone();
+        let found = seen.found(&self.running.configured);
+        let (_, left_out) =
+            self.running.configured.with_found(&self.running.config.sources, &found);
         let of_engine = |standing: &Standing<config::Told>| {
             let is_it = |it: &config::FoundEngine| {
                 it.entry == standing.entry && it.address == standing.address
@@ -117,7 +118,7 @@ impl Service {
                 .map(of_engine)
                 .collect(),
         };
-        self.configured.entries.iter().map(of_entry).collect()
+        self.running.configured.entries.iter().map(of_entry).collect()
     }
 }
 

@@ -39,7 +39,8 @@ pub enum ConfigError {
 
 impl ConfigArgs {
     /// Reads and proves.
-    pub fn load(&self, environment: &Environment, flags: Flags) -> Result<Config, ConfigError> {
+    pub fn load(&self, environment: &Environment, mut flags: Flags) -> Result<Config, ConfigError> {
+        flags.adapters.clone_from(&environment.adapters);
         let file = self.file(environment)?;
         Ok(config::load(file.as_ref(), &environment.variables, flags)?)
     }

@@ -54,6 +54,7 @@ pub use tail::{TailArgs, TailError};
 pub use tail_bus::TailBusArgs;
 
 use crate::{
+    adapters::Adapters,
     fake_engine::{FakeError, ReleaseError},
     playback::PlayError,
     telemetry::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log},
@@ -112,13 +113,15 @@ pub fn version() -> &'static str {
     &VERSION
 }
 
-/// What `main` read from the process's surroundings, so that nothing else has to.
+/// What `main` read from the process's surroundings and brings itself, so that nothing else has to.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Environment variables that are text.
     pub variables: Vec<(String, String)>,
     /// The working directory.
     pub directory: PathBuf,
+    /// Engines that this program reads beside those which are built in.
+    pub adapters: Adapters,
 }
 
 impl Environment {

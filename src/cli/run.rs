@@ -149,7 +149,7 @@ impl RunArgs {
         let mut stop = signal::Stop::new()?;
         let listen = listener.local_addr()?;
         let mut service = Service::start(config, security, listener, render).await?;
-        banner(console, &service.configured, listen, &service.pipeline)?;
+        banner(console, &service.running.configured, listen, &service.running.pipeline)?;
         let ended =
             live(&mut service, &origin, &mut stop, (player.as_mut(), self.playback.once), console)
                 .await;
@@ -175,19 +175,21 @@ async fn live(
     console: &mut Console<'_>,
 ) -> Result<Exit, CliError> {
     let mut hangup = signal::hangup()?;
-    let pipeline = service.pipeline.clone();
+    let pipeline = service.running.pipeline.clone();
     let mut playing = std::pin::pin!(play(player, once, &pipeline, console));
     loop {
         tokio::select! {
             exit = stop.wait() => return Ok(exit),
-            name = service.tasks.ended() => {
+            name = service.running.tasks.ended() => {
                 return Err(RunError::TaskEnded { name: name.unwrap_or_default() }.into());
             }
             exit = &mut playing => return exit,
             // What is wrong with the file is logged: a signal has nobody to answer.
             _ = hangup.recv() => drop(service.reload(origin).await),
-            Some(found) = service.found.recv() => service.follow(found).await,
-            Ok(()) = service.lookout.seen.changed() => service.follow_engines().await,
+            Some(found) = service.running.found.recv() => service.running.follow(found).await,
+            Ok(()) = service.running.lookout.seen.changed() => {
+                service.running.follow_engines().await;
+            }
             Some(request) = service.source_requests.recv() => service.answer(request).await,
             Some(answer) = service.reloads.recv() => {
                 // Whoever asked may have gone; the reload counts all the same.

@@ -48,7 +48,7 @@ impl Config {
     /// This configuration with sources that were added over HTTP, or all that is wrong with them.
     pub fn with_added(&self, added: &[SourceFile]) -> Result<Config, Problems> {
         let origin = |_: &str| Some(ORIGIN.to_owned());
-        let mut check = Check::of(&origin);
+        let mut check = Check::of(&origin, &self.adapters);
         let mut named = Named::of(self);
         check.sources(&mut named, added, true);
         for (at, file) in added.iter().enumerate() {

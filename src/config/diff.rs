@@ -30,6 +30,8 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         listen,
         http,
         sources,
+        // A process has the same ones to its end.
+        adapters: _,
         engines,
         entries,
         discovery,

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::discovery::Address;
+
 /// A TCP endpoint. `host` is `*` only where a socket binds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
@@ -9,6 +11,12 @@ pub struct Endpoint {
     pub host: String,
     /// TCP port.
     pub port: u16,
+}
+
+impl From<Address> for Endpoint {
+    fn from(Address { host, port, .. }: Address) -> Endpoint {
+        Endpoint { host, port }
+    }
 }
 
 impl Endpoint {

@@ -202,6 +202,7 @@ impl EngineConfig {
             },
             endpoint,
             polled: None,
+            adapted: None,
             replay: None,
             snapshot: None,
             bind: false,

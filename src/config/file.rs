@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 pub use super::discovery_file::DiscoverFile;
 use super::discovery_file::DiscoveryFile;
-use super::{ReadyPolicy, Secret};
+use super::{Options, ReadyPolicy, Secret};
 
 /// The whole file. `validate` turns it into a [`Config`](super::Config).
 #[derive(Clone, Debug, Default, serde::Deserialize)]
@@ -152,6 +152,9 @@ pub struct SourceFile {
     /// A name that leads to the engines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discover: Option<DiscoverFile>,
+    /// What only an adapter of the program understands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Options>,
 }
 
 /// `[view]`

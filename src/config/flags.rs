@@ -1,8 +1,9 @@
-//! What the command line says, to be laid over the file.
+//! What the program itself says, mostly its command line, to be laid over the file.
 
 use super::{BusFile, SourceFile};
+use crate::adapters::Adapters;
 
-/// What the command line says about the configuration.
+/// What the program says about the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// `--listen`.
@@ -13,6 +14,8 @@ pub struct Flags {
     pub sources: Vec<SourceFile>,
     /// Which server of a bus to go to, and how: address, credentials, certificates.
     pub server: BusFile,
+    /// Engines that the program reads beside those which are built in.
+    pub adapters: Adapters,
 }
 
 /// Lays the server that flags name over that of the file. Whoever says who they are does so as a

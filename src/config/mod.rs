@@ -6,6 +6,7 @@
 
 pub mod limits;
 
+mod adapted;
 mod added;
 mod bus;
 mod bus_limits;
@@ -40,6 +41,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
+pub use adapted::AdaptedConfig;
 pub use added::{AddedError, read_added, write_added};
 pub use bus::{
     BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
@@ -59,6 +61,9 @@ pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
 
+use crate::adapters::Adapters;
+pub use crate::adapters::Options;
+
 /// Everything the program needs to know, proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -68,6 +73,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// One per replica; no two speak of the same one.
     pub sources: Vec<SourceConfig>,
+    /// What reads engines that are not built in. Of the program, not of any file.
+    pub adapters: Adapters,
     /// Engines that are asked where their events are.
     pub engines: Vec<EngineConfig>,
     /// What names the two above.
@@ -198,6 +205,8 @@ pub struct SourceConfig {
     pub hash_seed: Option<String>,
     /// It publishes nothing and is asked.
     pub polled: Option<Polled>,
+    /// An adapter of the program reads it.
+    pub adapted: Option<AdaptedConfig>,
     /// Where its journal answers; without one a late start can only be `lower_bound`.
     pub replay: Option<Endpoint>,
     /// Where it answers what it holds; its operator says that it has one tier, and one page for
@@ -308,5 +317,5 @@ pub fn load(
         }
         layers.origin(path)
     };
-    validate::validate(typed, &origin, problems)
+    validate::validate(typed, flags.adapters, &origin, problems)
 }

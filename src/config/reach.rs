@@ -40,6 +40,9 @@ impl Check<'_> {
         file: &SourceFile,
         engine: Option<&EngineKind>,
     ) -> Option<Reach> {
+        if self.is_adapted(engine) {
+            return self.reach_adapted(path, file);
+        }
         if !engine.is_some_and(registry::is_polled) {
             let path = format!("{path}.endpoint");
             let Some(text) = &file.endpoint else {
@@ -68,8 +71,7 @@ impl Check<'_> {
             return None;
         };
         let (url, address) = self.server(path, url)?;
-        let endpoint = Endpoint { host: address.host, port: address.port };
-        Some(Reach { endpoint, url: Some(url) })
+        Some(Reach { endpoint: address.into(), url: Some(url) })
     }
 
     /// Where the engine answers what it holds. What its answer leaves out must be the same for all
@@ -80,7 +82,7 @@ impl Check<'_> {
         file: &SourceFile,
         engine: Option<&EngineKind>,
     ) -> Option<Endpoint> {
-        let text = file.snapshot.as_ref()?;
+        let text = file.snapshot.as_ref().filter(|_| !self.is_adapted(engine))?;
         let path = format!("{path}.snapshot");
         if engine.is_some_and(|engine| !registry::has_snapshots(engine)) {
             if !engine.is_some_and(registry::is_polled) {

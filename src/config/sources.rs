@@ -7,8 +7,8 @@ use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
 use super::{
-    Config, DiscoveryConfig, Endpoint, EngineConfig, EntryConfig, EntryOrigin, InstanceTemplate,
-    Polled, SourceConfig, SourceFile,
+    AdaptedConfig, Config, DiscoveryConfig, Endpoint, EngineConfig, EntryConfig, EntryOrigin,
+    InstanceTemplate, Polled, SourceConfig, SourceFile,
     discovery_file::{DiscoverFile, DiscoveryFile},
     instance::host_ip,
     limits,
@@ -92,7 +92,7 @@ impl Check<'_> {
             let shared = self.shared(&path, file);
             let mut entry = EntryConfig { name, origin, place: place(file), replicas: Vec::new() };
             let Some(shared) = shared else { continue };
-            if is_asked(file, shared.engine.as_ref()) {
+            if self.is_asked(file, shared.engine.as_ref()) {
                 if let Some(engine) = self.asked(&path, file, (&entry.name, shared)) {
                     if engine.url.as_ref().is_some_and(|url| !named.urls.insert(url.clone())) {
                         self.note(&path, "two sources ask one engine: use dp for its ranks");
@@ -142,6 +142,7 @@ impl Check<'_> {
             self.note(&format!("{path}.pool_blocks"), "must be at least 1");
         }
         self.addresses(path, file);
+        self.options(path, file, engine.as_ref());
         if let Some(engine) = &engine {
             self.hashes(path, file, engine);
         }
@@ -185,7 +186,12 @@ impl Check<'_> {
             self.note(&format!("{path}.instance"), "{ip} needs an address: the host is a name");
         }
         let first_rank = file.rank.unwrap_or(0);
-        let polled = reach.url.clone().map(|url| Polled { url, first_rank, rank_count });
+        let adapted = self.is_adapted(Some(&engine)).then(|| AdaptedConfig {
+            url: reach.url.clone(),
+            options: file.options.clone().unwrap_or_default(),
+        });
+        let url = reach.url.clone().filter(|_| adapted.is_none());
+        let polled = url.map(|url| Polled { url, first_rank, rank_count });
         let rank = |offset| {
             let beside = |base: &Option<Endpoint>| match base {
                 Some(base) => base.for_rank(offset).map(Some),
@@ -206,6 +212,7 @@ impl Check<'_> {
                 },
                 endpoint,
                 polled: polled.clone(),
+                adapted: adapted.clone(),
                 replay,
                 snapshot,
                 bind: file.bind.unwrap_or(false),
@@ -331,9 +338,9 @@ impl Check<'_> {
     /// Absent is no problem where the engine can be asked which one it is.
     fn engine(&mut self, path: &str, file: &SourceFile) -> Option<EngineKind> {
         let path = format!("{path}.engine");
-        let known = registry::engine_names().collect::<Vec<_>>().join(", ");
+        let known = self.engine_names().join(", ");
         match file.engine.as_deref() {
-            Some(name) if registry::engine_names().any(|engine| engine == name) => {
+            Some(name) if self.engine_names().contains(&name) => {
                 return Some(EngineKind::from_name(name));
             }
             Some(name) => self.note(&path, format!("expected one of {known}, got {name:?}")),
@@ -342,12 +349,12 @@ impl Check<'_> {
         }
         None
     }
-}
 
-/// Whether the entry's engines are asked where their events are.
-fn is_asked(file: &SourceFile, engine: Option<&EngineKind>) -> bool {
-    let by_server = file.url.is_some() && !engine.is_some_and(registry::is_polled);
-    by_server || file.discover.is_some()
+    /// Whether the entry's engines are asked where their events are.
+    fn is_asked(&self, file: &SourceFile, engine: Option<&EngineKind>) -> bool {
+        let by_server = file.url.is_some() && !engine.is_some_and(registry::is_polled);
+        !self.is_adapted(engine) && (by_server || file.discover.is_some())
+    }
 }
 
 /// Where an entry says that its engine is.

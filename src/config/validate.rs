@@ -12,6 +12,7 @@ use super::{
     limits,
     sources::Named,
 };
+use crate::adapters::Adapters;
 
 /// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
 pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
@@ -25,20 +26,23 @@ pub(super) type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(super) struct Check<'a> {
     origin: Origin<'a>,
     problems: Problems,
+    pub(super) adapters: &'a Adapters,
 }
 
 pub(super) fn validate(
     file: File,
+    adapters: Adapters,
     origin: Origin<'_>,
     problems: Problems,
 ) -> Result<Config, Problems> {
-    let mut check = Check { origin, problems };
+    let mut check = Check { origin, problems, adapters: &adapters };
     let listen = check.listen(file.http.listen.as_deref());
     let mut named = Named::default();
     check.sources(&mut named, &file.sources, false);
     let mut config = Config {
         listen,
         http: check.http(listen, file.http),
+        adapters: adapters.clone(),
         sources: named.sources,
         engines: named.engines,
         entries: named.entries,
@@ -73,8 +77,8 @@ pub(super) fn validate(
 
 impl<'a> Check<'a> {
     /// Nothing noted yet.
-    pub(super) fn of(origin: Origin<'a>) -> Check<'a> {
-        Check { origin, problems: Problems::default() }
+    pub(super) fn of(origin: Origin<'a>, adapters: &'a Adapters) -> Check<'a> {
+        Check { origin, problems: Problems::default(), adapters }
     }
 
     /// What was noted, if anything.

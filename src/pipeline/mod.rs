@@ -3,11 +3,13 @@
 //! `start` builds what a configuration names, `driver` is the task of one replica, `fleet` is how
 //! the rest of the program sees all of them, `registry` alone knows which engines there are.
 
+mod adapted;
 mod driver;
 mod fleet;
 mod found;
 mod hash_watch;
 mod index_writers;
+mod kept;
 mod published;
 pub mod registry;
 mod reload;

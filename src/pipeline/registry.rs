@@ -19,10 +19,11 @@ use kvbridge_schemas::{EngineKind, HashScheme, Projection};
 
 pub use super::published::{Decoding, decode, decode_message};
 use super::{
-    HashWatch,
+    HashWatch, adapted,
     published::{self, DecodeMessage, Engine},
 };
 use crate::{
+    adapters::AdapterFault,
     config::{self, Config, Limits, SourceConfig, limits},
     view::ViewSettings,
     web_client,
@@ -208,6 +209,14 @@ pub enum OpenError {
         /// Its name.
         engine: String,
     },
+    /// An adapter of the program opened nothing.
+    #[error("adapter of engine {engine}")]
+    Adapter {
+        /// Its name.
+        engine: String,
+        /// Why.
+        source: AdapterFault,
+    },
     /// What asks it could not be made.
     #[error("cannot ask {url}")]
     Client {
@@ -281,6 +290,9 @@ pub fn open(source: &SourceConfig, config: &Config, drains: &Drains) -> Result<O
         let rank = source.replica.rank;
         let source = drains.open(at, rank, &config.limits, Arc::clone(&counters))?;
         return Ok(Opened { source, view, counters });
+    }
+    if let Some(opened) = adapted::open(source, config) {
+        return opened;
     }
     let engine = published(&source.engine)?;
     Ok(published::open(&engine, source, config))

@@ -11,31 +11,28 @@ use std::{
 use kvbridge_adapters_api::Source;
 use kvbridge_schemas::{EngineKind, Epoch, Projection, Replica, ReplicaKey};
 use tokio::sync::{mpsc, watch};
-use tracing::{info, warn};
 
 use super::{
     Driver, DriverParts, Fleet, FleetEvent, HashWatch, IndexWriters, Outputs, ReplicaHandle,
     ReplicaStatus, Signs, Tasks,
-    registry::{self, Drains, OpenError, Opened},
+    kept::{FOLD_VERSION, fold, kept, restore},
+    registry::{self, Drains, OpenError},
 };
 use crate::{
+    adapters::UNKNOWN,
     bus::{
         Embedded, Found, LogWriter, NatsBus, SharedBus, ZmqBus, nats::BusStartError,
         zmq::ZmqStartError,
     },
-    checkpoint::{Kept, StateDir, Wanted},
+    checkpoint::{Kept, StateDir},
     clock::Clock,
     config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
     engine_metrics::Poll,
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
-    telemetry::{self, SourceMetrics},
+    telemetry::SourceMetrics,
     view::{View, ViewSettings},
 };
-
-/// What the fold of events means. Raised when the same events fold to another view, so that views
-/// of before are not gone on with.
-const FOLD_VERSION: u32 = 1;
 
 /// The running pipeline, as the rest of the program sees it.
 #[derive(Clone)]
@@ -164,9 +161,9 @@ impl Pipeline {
         let floor = floor.max(tail.as_ref().map_or(Epoch(0), |tail| tail.cursor.epoch));
         let opened = registry::open(source, config, &self.drains)
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
-        let fold = fold(source, &opened);
+        let fold = fold(source, opened.view);
         let mut kept = match state {
-            Some(state) => kept(state, source, &opened, &fold).await,
+            Some(state) => kept(state, source, opened.view, &fold).await,
             None => Kept::default(),
         };
         kept.floor = kept.floor.max(floor);
@@ -215,7 +212,7 @@ impl Pipeline {
         if self.fleet.replica(key.as_str()).is_some() {
             return false;
         }
-        let engine = engine.unwrap_or_else(|| EngineKind::Other("unknown".to_owned()));
+        let engine = engine.unwrap_or_else(|| EngineKind::Other(UNKNOWN.to_owned()));
         let removal = registry::removal(&engine);
         let signs = Arc::<Signs>::default();
         let Some(source) = self.bus.source(replica, removal, &signs) else { return false };
@@ -311,62 +308,6 @@ impl Pipeline {
             clock: self.clock,
         }
     }
-}
-
-/// Everything that a view depends on beside the events: another text, another view.
-fn fold(source: &SourceConfig, opened: &Opened) -> String {
-    let view = opened.view;
-    let replay = source.replay.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
-    format!(
-        "fold {FOLD_VERSION}, engine {}, projection {:?}, removal {:?}, orphans_max {}, \
-         ignore_tags {:?}, from {} bind {} topic {:?}, replay {replay}",
-        source.engine.as_str(),
-        view.projection,
-        view.removal,
-        view.orphans_max,
-        source.ignore_tags,
-        source.endpoint,
-        source.bind,
-        source.topic,
-    )
-}
-
-async fn kept(state: &Arc<StateDir>, source: &SourceConfig, opened: &Opened, fold: &str) -> Kept {
-    let (state, replica) = (Arc::clone(state), source.replica.clone());
-    let (view, fold) = (opened.view, fold.to_owned());
-    // A large view takes seconds to read.
-    let read = tokio::task::spawn_blocking(move || {
-        state.load(Wanted { replica: &replica, fold: &fold, view })
-    });
-    read.await.unwrap_or_else(|error| {
-        warn!(%error, "checkpoint reader failed");
-        Kept::default()
-    })
-}
-
-/// The machine of a replica, with the kept view if that can be gone on with.
-fn restore(key: &ReplicaKey, mut settings: Settings, kept: Kept) -> (Recovery, Option<View>) {
-    let Kept { floor, view, mut fault } = kept;
-    if let Some((checkpoint, view)) = view {
-        let cursor = checkpoint.cursor;
-        match Recovery::restored(settings.clone(), checkpoint) {
-            Ok(recovery) => {
-                telemetry::checkpoint_loaded("restored");
-                info!(replica = %key, epoch = %cursor.epoch, next_seq = %cursor.next_seq, "restored");
-                return (recovery, Some(view));
-            }
-            Err(error) => fault = Some(error.into()),
-        }
-    }
-    if let Some(fault) = fault {
-        let word = fault.word();
-        telemetry::checkpoint_loaded(word);
-        warn!(replica = %key, reason = word, error = %fault, %floor, "checkpoint not used");
-    } else if floor > Epoch(0) {
-        telemetry::checkpoint_loaded("floor_only");
-    }
-    settings.epoch_floor = floor;
-    (Recovery::new(settings), None)
 }
 
 /// Any number that differs between replicas and is the same at every start.
