@@ -5,6 +5,7 @@ mod bridge;
 mod bus_cli;
 mod bus_reader;
 mod check_config;
+mod conformance;
 mod decode;
 mod dns;
 mod dns_server;
