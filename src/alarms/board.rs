@@ -67,6 +67,7 @@ mod tests {
             silent_ms: 0,
             request_count: 0,
             undecodable_ms: None,
+            competing_ms: None,
             device_copies: 0,
             pool_blocks: None,
             replay_unusable: false,

@@ -14,6 +14,7 @@ mod watch;
 pub use board::{Board, CLEAR_AFTER_MS, Change, RAISE_AFTER};
 pub use registry::{About, Alarm, Severity};
 pub use rules::{
-    GAP_OPEN_MS, SILENT_MS, Sight, TRAFFIC_MIN, TRAFFIC_WINDOW_SECONDS, UNDECODABLE_MS, holds,
+    COMPETING_MS, GAP_OPEN_MS, SILENT_MS, Sight, TRAFFIC_MIN, TRAFFIC_WINDOW_SECONDS,
+    UNDECODABLE_MS, holds,
 };
 pub use watch::{Alarms, Raised, Watch};

@@ -36,6 +36,8 @@ pub enum Alarm {
     ReplayUnusable,
     /// Two engines answer under one name.
     TwoPublishers,
+    /// Another reader takes an engine's events away.
+    CompetingConsumer,
     /// Announced tokens do not give the announced hashes.
     HashSchemeMismatch,
 }
@@ -57,7 +59,7 @@ pub struct About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 8] = [
+    pub const ALL: [Alarm; 9] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -65,6 +67,7 @@ impl Alarm {
         Alarm::OverLimit,
         Alarm::ReplayUnusable,
         Alarm::TwoPublishers,
+        Alarm::CompetingConsumer,
         Alarm::HashSchemeMismatch,
     ];
 
@@ -119,6 +122,13 @@ impl Alarm {
                 meaning: "two engines answer under this replica's name; it is ignored for a while",
                 first_look: "which processes publish at the source's endpoint; a proxy in between",
                 action: "give each engine its own endpoint and instance, then resync",
+            },
+            Alarm::CompetingConsumer => About {
+                name: "competing_consumer",
+                severity: Severity::Critical,
+                meaning: "events of a drained engine are gone that its own buffer had room for: somebody else reads them",
+                first_look: "who else posts to the engine's /kv_cache_events: another kvbridge, a router, Dynamo, a curl",
+                action: "leave one reader; if there is but one, raise event_buffer_max_size; restart the engine to be exact again",
             },
             Alarm::HashSchemeMismatch => About {
                 name: "hash_scheme_mismatch",

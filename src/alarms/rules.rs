@@ -18,6 +18,10 @@ pub const GAP_OPEN_MS: u64 = 10_000;
 /// How long an unreadable batch counts as news.
 pub const UNDECODABLE_MS: u64 = 60_000;
 
+/// How long the sight of another reader counts as news. It shows only where its answer came before
+/// ours, so that one who looks now and then is seen now and then.
+pub const COMPETING_MS: u64 = 60_000;
+
 /// Hashes that do not follow from their tokens. Fewer could be blocks of which an engine tells
 /// less than it hashed.
 const HASHES_WRONG_MIN: u64 = 3;
@@ -35,6 +39,8 @@ pub struct Sight {
     pub request_count: u64,
     /// Time since a batch could not be read as a whole; absent = never.
     pub undecodable_ms: Option<u64>,
+    /// Time since another reader was seen to take events away; absent = never.
+    pub competing_ms: Option<u64>,
     /// Physical blocks of the view on the device.
     pub device_copies: u64,
     /// How many there can be, when known.
@@ -60,6 +66,7 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
         Alarm::OverLimit => because(TrustReason::OverLimit),
         Alarm::ReplayUnusable => sight.replay_unusable,
         Alarm::TwoPublishers => because(TrustReason::TwoPublishers),
+        Alarm::CompetingConsumer => sight.competing_ms.is_some_and(|ms| ms < COMPETING_MS),
         Alarm::HashSchemeMismatch => sight.hashes_wrong >= HASHES_WRONG_MIN,
     }
 }
@@ -74,6 +81,7 @@ mod tests {
         silent_ms: 0,
         request_count: 1_000,
         undecodable_ms: None,
+        competing_ms: None,
         device_copies: 10,
         pool_blocks: Some(10),
         replay_unusable: false,
@@ -98,6 +106,9 @@ mod tests {
         let lossy = Sight { undecodable_ms: Some(0), ..CALM };
         assert_eq!(held(&lossy), ["undecodable_events"]);
         assert!(held(&Sight { undecodable_ms: Some(UNDECODABLE_MS), ..CALM }).is_empty());
+        let robbed = Sight { competing_ms: Some(COMPETING_MS - 1), ..CALM };
+        assert_eq!(held(&robbed), ["competing_consumer"]);
+        assert!(held(&Sight { competing_ms: Some(COMPETING_MS), ..CALM }).is_empty());
         assert_eq!(held(&Sight { device_copies: 11, ..CALM }), ["view_over_capacity"]);
         assert!(held(&Sight { device_copies: 11, pool_blocks: None, ..CALM }).is_empty());
         assert_eq!(held(&Sight { replay_unusable: true, ..CALM }), ["replay_unusable"]);

@@ -66,9 +66,26 @@ struct Watched {
     board: Board,
     gauges: Vec<(Alarm, Gauge)>,
     signs: Arc<Signs>,
-    undecodable_count: u64,
-    undecodable_at: Option<Tick>,
+    undecodable: News,
+    competing: News,
     served: Window,
+}
+
+/// A count that only grows, and when it last did.
+#[derive(Default)]
+struct News {
+    count: u64,
+    at: Option<Tick>,
+}
+
+impl News {
+    /// Time since the count grew; absent = never.
+    fn age_ms(&mut self, now: Tick, count: u64) -> Option<u64> {
+        if count > self.count {
+            (self.count, self.at) = (count, Some(now));
+        }
+        self.at.map(|at| now.0.saturating_sub(at.0))
+    }
 }
 
 /// A count at the last looks, oldest first.
@@ -198,8 +215,8 @@ impl Watched {
             board: Board::default(),
             gauges: Alarm::ALL.map(gauge_of).into(),
             signs: Arc::clone(&handle.signs),
-            undecodable_count: 0,
-            undecodable_at: None,
+            undecodable: News::default(),
+            competing: News::default(),
             served: Window::default(),
         }
     }
@@ -207,11 +224,6 @@ impl Watched {
     fn sight(&mut self, handle: &ReplicaHandle, time: (Tick, u64), match_count: u64) -> Sight {
         let (now, unix_ms) = time;
         let since = |at: Tick| now.0.saturating_sub(at.0);
-        let count = handle.signs.undecodable_count();
-        if count > self.undecodable_count {
-            self.undecodable_count = count;
-            self.undecodable_at = Some(now);
-        }
         let served_count = self.served.added(handle.signs.request_count());
         let status = handle.status.borrow();
         Sight {
@@ -219,7 +231,8 @@ impl Watched {
             reason_ms: unix_ms.saturating_sub(status.since_ms),
             silent_ms: since(handle.signs.received_at()),
             request_count: match_count.max(served_count),
-            undecodable_ms: self.undecodable_at.map(since),
+            undecodable_ms: self.undecodable.age_ms(now, handle.signs.undecodable_count()),
+            competing_ms: self.competing.age_ms(now, handle.signs.competing_count()),
             device_copies: status.device_copies,
             pool_blocks: handle.signs.pool_blocks(),
             replay_unusable: handle.signs.replay_unusable(),

@@ -67,6 +67,7 @@ impl ReplicaStatus {
 pub struct Signs {
     received_at: AtomicU64,
     undecodable: AtomicU64,
+    competing: AtomicU64,
     replay_unusable: AtomicBool,
     /// 0 = not known.
     pool_blocks: AtomicU64,
@@ -109,6 +110,16 @@ impl Signs {
         if loss != Loss::Nothing {
             self.undecodable.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Another reader was seen to take events away.
+    pub(crate) fn competing(&self) {
+        self.competing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Answers that showed another reader.
+    pub fn competing_count(&self) -> u64 {
+        self.competing.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_replay_unusable(&self, unusable: bool) {

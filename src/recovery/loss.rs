@@ -4,7 +4,7 @@ use kvbridge_adapters_api::{Batch, Loss};
 use kvbridge_schemas::Seq;
 
 use super::{
-    Cx, Fact, Recovery, Tick,
+    Cx, Fact, Recovery, Tick, TrustReason,
     arrival::is_reset,
     phase::{Asking, Phase},
     standing::Lineage,
@@ -97,6 +97,18 @@ impl Recovery {
         asking.advanced = true;
         asking.distance = u64::MAX;
         self.enter(Phase::Replaying(asking));
+    }
+
+    /// Another reader takes events away. What it has is nowhere else, and what it takes next shows
+    /// only with a later batch: nothing from before is kept, and it shows as the reason.
+    pub(super) fn competing(&mut self, cx: &mut Cx<'_>) {
+        cx.record(Fact::CompetingConsumer);
+        if matches!(self.phase, Phase::Live(_)) {
+            self.start_repair(cx);
+        }
+        if let Lineage::Since { reason, .. } = &mut self.lineage {
+            *reason = TrustReason::CompetingConsumer;
+        }
     }
 
     /// Neither replay nor snapshot can help any more: a lower bound from here on.

@@ -267,6 +267,7 @@ impl Recovery {
                 cx.record(Fact::Unannounced);
                 self.unannounced = true;
             }
+            SourceEvent::Competing => self.competing(cx),
         }
     }
 

@@ -103,6 +103,7 @@ fn level(fact: Fact) -> Level {
         | Fact::TwoPublishers
         | Fact::Anomaly
         | Fact::ParkingOverflow
+        | Fact::CompetingConsumer
         | Fact::OverLimit => Level::Error,
         Fact::DigestMismatch(_)
         | Fact::Straddle(_)

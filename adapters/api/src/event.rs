@@ -44,6 +44,8 @@ pub enum SourceEvent {
     /// word. What the source does about that may leave out blocks that are there, and never keeps
     /// one that is gone.
     Unannounced,
+    /// Another reader of a destructive source takes events away from this one.
+    Competing,
     /// What the bridges behind a log say of it. A source that follows a log says it before it
     /// attaches, and again whenever it changes; others never do.
     Upstream(Upstream),

@@ -27,6 +27,7 @@ pub mod block_key;
 mod capabilities;
 mod fault;
 mod instance;
+mod jump;
 pub mod limits;
 #[cfg(feature = "source")]
 mod poll;

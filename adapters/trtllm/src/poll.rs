@@ -15,7 +15,7 @@ use kvbridge_adapters_api::{
 };
 use reqwest::{Client, Method, Response, StatusCode};
 use tokio::{
-    sync::mpsc,
+    sync::mpsc::{self, error::TrySendError},
     time::{MissedTickBehavior, interval, sleep},
 };
 use tracing::{debug, info, warn};
@@ -79,6 +79,8 @@ struct Drain {
     /// Failures in a row.
     failed: u32,
     strange: u64,
+    /// A reader's queue was full: the engine waited, and may have dropped what it kept.
+    is_held_up: bool,
 }
 
 /// Why a request brought nothing.
@@ -107,8 +109,14 @@ impl Poller {
         let instance = Instance::new(settings.first_rank, settings.rank_count);
         let count = usize::try_from(settings.rank_count.max(1)).unwrap_or(1);
         let seats = Seats { of: vec![None; count], is_running: false };
-        let drain =
-            Drain { instance, is_attached: false, method: Method::POST, failed: 0, strange: 0 };
+        let drain = Drain {
+            instance,
+            is_attached: false,
+            method: Method::POST,
+            failed: 0,
+            strange: 0,
+            is_held_up: false,
+        };
         Arc::new(Poller {
             settings,
             seats: Mutex::new(seats),
@@ -196,10 +204,23 @@ impl Poller {
                 self.note(drain, strange);
             }
             for (at, delivery) in told {
-                self.tell(at, delivery).await;
+                drain.is_held_up |= self.tell(at, delivery).await;
             }
         }
+        self.competing(drain).await;
         Ok(())
+    }
+
+    /// Says at the end of an answer if it shows another reader.
+    async fn competing(&self, drain: &mut Drain) {
+        if drain.instance.ends_answer() {
+            for at in 0..self.rank_count() {
+                self.tell(at, SourceEvent::Competing.into()).await;
+            }
+        }
+        if std::mem::take(&mut drain.is_held_up) {
+            drain.instance.held_up();
+        }
     }
 
     /// What the engine says of itself; a server without such a path tells nothing.
@@ -265,13 +286,18 @@ impl Poller {
         }
     }
 
-    async fn tell(&self, at: usize, delivery: Delivery) {
-        let Some(seat) = self.seats().of.get(at).cloned().flatten() else { return };
+    /// Whether that had to wait.
+    async fn tell(&self, at: usize, delivery: Delivery) -> bool {
+        let Some(seat) = self.seats().of.get(at).cloned().flatten() else { return false };
         if matches!(delivery, Delivery::Event(SourceEvent::Live(_))) {
             Counters::one(&seat.counters.frames);
         }
-        // A reader that has gone misses nothing.
+        let Err(TrySendError::Full(delivery)) = seat.queue.try_send(delivery) else {
+            // A reader that has gone misses nothing.
+            return false;
+        };
         drop(seat.queue.send(delivery).await);
+        true
     }
 
     fn note(&self, drain: &mut Drain, strange: Strange) {

@@ -1,7 +1,7 @@
 //! A small language for dialogues. One line holds commands, separated by `;`.
 //!
-//! `attach` `detach` `overflow` `end_marker` `restarted` `unannounced` `resync` `over_limit`
-//! `release` `finding`
+//! `attach` `detach` `overflow` `end_marker` `restarted` `unannounced` `competing` `resync`
+//! `over_limit` `release` `finding`
 //! `wait 250` (ms; fires every deadline on the way) `live 5` `live 5b` (other bytes under the same
 //! seq) `live 5!` (body unreadable) `live 5?` (a store lost) `live 5~` (unknown tag) `live 5c` (the
 //! engine cleared) `live 5r` (a bridge cleared) `live 5@7` (epoch 7 on the wire) `live 5+3` (span
@@ -158,6 +158,7 @@ impl Script {
             "end_marker" => Input::Source(SourceEvent::EndMarker),
             "restarted" => Input::Source(SourceEvent::Restarted),
             "unannounced" => Input::Source(SourceEvent::Unannounced),
+            "competing" => Input::Source(SourceEvent::Competing),
             "resync" => Input::Resync,
             "over_limit" => Input::OverLimit,
             "release" => Input::Release,

@@ -1124,6 +1124,22 @@ fn unannounced() {
     );
 }
 
+/// What another reader took is nowhere, and what it takes next is not seen.
+// spec: recovery 7.5
+#[test]
+fn competing_consumer() {
+    check(
+        without_replay(),
+        "attach; live 0; live 5",
+        "competing; live 6",
+        expect![[r#"
+            record competing_consumer
+            announce lower_bound (competing_consumer)
+            apply 6
+        "#]],
+    );
+}
+
 /// Nothing proven for a minute is not believed; the next batch proves again.
 #[test]
 fn lease_expired() {

@@ -151,6 +151,12 @@ impl Pair {
         self.text(&format!("{url}/metrics")).await
     }
 
+    /// Whether an alarm of this replica rings.
+    pub(crate) async fn rings(&self, alarm: &str) -> bool {
+        let status: Value = serde_json::from_str(&self.text(&self.replica_url).await).unwrap();
+        status["alarms"].as_array().unwrap().iter().any(|name| name == alarm)
+    }
+
     pub(crate) async fn status(&self) -> Status {
         let status: Value = serde_json::from_str(&self.text(&self.replica_url).await).unwrap();
         let text = |name: &str| status[name].as_str().unwrap().to_owned();

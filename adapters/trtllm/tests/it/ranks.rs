@@ -39,6 +39,37 @@ fn a_gap_on_one_rank_is_a_loss_of_all_others() {
     assert_eq!(said, [vec!["0 lost", "2 lost", "1 live 5"], vec!["0 live 1"]]);
 }
 
+/// Whether each of these answers shows another reader.
+fn robbed(instance: &mut Instance, answers: &[&[Value]]) -> Vec<bool> {
+    let mut read = |events: &&[Value]| {
+        said(instance, events);
+        instance.ends_answer()
+    };
+    answers.iter().map(|events| read(events)).collect()
+}
+
+#[test]
+fn a_jump_that_no_full_buffer_explains_is_another_reader() {
+    let take = |from: u64, to: u64| (from..to).map(|id| of(0, removed(id, &[1]))).collect();
+    let taken = |from, to| -> Vec<Value> { take(from, to) };
+    let mut instance = Instance::new(0, 2);
+    let first = [of(0, created(0)), of(1, created(0))];
+    assert_eq!(robbed(&mut instance, &[&first, &taken(3, 5), &taken(5, 6)]), [false, true, false]);
+    // As long as any buffer may be, and one that is shorter than what came before.
+    assert_eq!(robbed(&mut instance, &[&taken(9, 73), &taken(73, 173)]), [false, false]);
+    assert_eq!(robbed(&mut instance, &[&taken(180, 279), &taken(290, 390)]), [true, false]);
+    // What is missing behind our own losses was ours.
+    instance.held_up();
+    assert_eq!(robbed(&mut instance, &[&taken(400, 401), &taken(405, 406)]), [false, true]);
+    instance.lost();
+    assert_eq!(robbed(&mut instance, &[&taken(410, 411)]), [false]);
+    let strange = [json!({}), of(0, removed(420, &[1]))];
+    assert_eq!(robbed(&mut instance, &[&strange, &[created(421)]]), [false, false]);
+    assert_eq!(robbed(&mut instance, &[&taken(430, 431)]), [false]);
+    // Another process, whose head came late.
+    assert_eq!(robbed(&mut instance, &[&taken(2, 3), &taken(4, 5)]), [false, true]);
+}
+
 #[test]
 fn an_engine_that_ran_before_has_lost_its_start() {
     let mut instance = Instance::new(0, 2);
