@@ -1,5 +1,6 @@
 //! The running program between its start and its end: reloads, and the order in which things stop.
 
+use futures::future::join_all;
 use std::{sync::Arc, time::Duration};
 
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -152,8 +153,13 @@ impl Service {
         let begun = clock.elapsed();
         let kept = tokio::time::timeout(timeout, async {
             tokio::time::sleep(self.config.shutdown.drain).await;
-            for (_, replica) in self.pipeline.fleet.replicas() {
+            let halts = self.pipeline.fleet.replicas().map(|(_, replica)| async move {
                 replica.halt().await;
+            });
+            // All at once: each may wait for an engine's last answer. Half of the time is for what
+            // follows: an engine under load may answer later than anybody waits.
+            if tokio::time::timeout(timeout / 2, join_all(halts)).await.is_err() {
+                warn!("an engine's last answer did not come in time: what was in it is lost");
             }
             if let Some(keeper) = &self.keeper {
                 keeper.save_all().await;

@@ -91,6 +91,8 @@ pub enum Fact {
     TwoPublishers,
     /// A batch came while the stream was not attached, or in quarantine.
     Unattached,
+    /// A view that was kept goes on with the next batch of a source that is drained.
+    Resumed(Seq),
     /// The view found a contradiction.
     Anomaly,
     /// The view could not keep all orphans.
@@ -169,6 +171,7 @@ impl Fact {
             Fact::Restarted => "restarted",
             Fact::Unannounced => "unannounced",
             Fact::CompetingConsumer => "competing_consumer",
+            Fact::Resumed(_) => "resumed",
             Fact::OverLimit => "over_limit",
             Fact::Released => "released",
             Fact::BridgeSilent => "bridge_silent",

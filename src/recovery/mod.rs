@@ -126,6 +126,8 @@ pub struct Recovery {
     quarantine_ms: u64,
     /// The engine lets blocks go without a word.
     unannounced: bool,
+    /// The view was kept, and so was what its source knows of it: it goes on with the next batch.
+    resumes: bool,
     /// Whoever writes a log from this view lacks batches from here on: the next look brings them.
     look_from: Option<Seq>,
     vouched: Vouched,
@@ -183,6 +185,7 @@ impl Recovery {
             quarantine_until: None,
             quarantine_ms,
             unannounced: false,
+            resumes: false,
             look_from: None,
             vouched: Vouched::default(),
             snapshot_failed: false,

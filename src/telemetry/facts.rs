@@ -138,6 +138,7 @@ fn level(fact: Fact) -> Level {
         | Fact::ResyncAsked
         | Fact::Restarted
         | Fact::Unannounced
+        | Fact::Resumed(_)
         | Fact::Released
         | Fact::Vouched
         | Fact::Refetched => Level::Info,
@@ -169,6 +170,7 @@ fn detail(fact: Fact) -> Detail {
         | Fact::PermanentHole(seq)
         | Fact::TailLoss(seq)
         | Fact::TailBehind(seq)
+        | Fact::Resumed(seq)
         | Fact::HealedByTwin(seq) => Detail { seq: Some(seq.0), count: None },
         _ => Detail::default(),
     }

@@ -60,6 +60,11 @@ impl Running {
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
+    /// Waits for its end, and says how it was.
+    pub(crate) fn wait(&mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap()
+    }
+
     pub(crate) fn end(mut self, signal: Option<&str>) -> (i32, String) {
         if let Some(signal) = signal {
             self.signal(signal);

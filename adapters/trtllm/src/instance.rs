@@ -5,6 +5,7 @@
 //! event has no id: if it used one up, the next one shows a gap, which only costs trust.
 
 use kvbridge_adapters_api::{Batch, Delivery, EngineMetrics, SourceEvent};
+use kvbridge_schemas::{Seq, SnapshotRecord};
 
 use crate::{
     fault::{BodyError, Fault},
@@ -76,6 +77,15 @@ impl Instance {
     pub fn attached(&mut self, at: usize) {
         if let Some(counted) = self.ranks.get_mut(at) {
             counted.unannounced = false;
+        }
+    }
+
+    /// The reader of that rank goes on with a view that was kept: what the engine has said since is
+    /// still there, or shows as a jump.
+    pub fn resume(&mut self, at: usize, next_seq: Seq, records: Vec<SnapshotRecord>) {
+        if let Some(counted) = self.ranks.get_mut(at) {
+            counted.next_id = next_seq.0;
+            counted.rank.resume(records);
         }
     }
 

@@ -32,6 +32,8 @@ pub mod limits;
 #[cfg(feature = "source")]
 mod poll;
 mod rank;
+#[cfg(feature = "source")]
+mod seat;
 mod tree;
 mod wire;
 

@@ -5,6 +5,7 @@
 //! waits, and the engine keeps its events; its own bound then is what drops them, as a gap.
 
 use std::{
+    future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -13,9 +14,13 @@ use async_trait::async_trait;
 use kvbridge_adapters_api::{
     Capabilities, Counters, Delivery, RequestRefused, Source, SourceEvent, SourceRequest,
 };
+use kvbridge_schemas::{Seq, SnapshotRecord};
 use reqwest::{Client, Method, Response, StatusCode};
 use tokio::{
-    sync::mpsc::{self, error::TrySendError},
+    sync::{
+        Notify,
+        mpsc::{self, error::TrySendError},
+    },
     time::{MissedTickBehavior, interval, sleep},
 };
 use tracing::{debug, info, warn};
@@ -24,6 +29,7 @@ use crate::{
     Instance, ServerInfo, Step, Strange, capabilities,
     fault::BodyError,
     limits::{BODY_BYTES_MAX, SERVER_INFO_BYTES_MAX},
+    seat::{Seat, Seats},
 };
 
 /// How an engine is asked.
@@ -52,23 +58,11 @@ pub struct PollSettings {
 pub struct Poller {
     settings: PollSettings,
     seats: Mutex<Seats>,
+    /// Told when the drain is wound up: it may wait for its next turn.
+    wound_up: Notify,
     /// Another drain of the same engine, while it may not have ended.
     before: Mutex<Option<Arc<Poller>>>,
     drain: tokio::sync::Mutex<Drain>,
-}
-
-#[derive(Debug, Default)]
-struct Seats {
-    of: Vec<Option<Seat>>,
-    is_running: bool,
-}
-
-/// Where a rank's reader sits.
-#[derive(Clone, Debug)]
-struct Seat {
-    queue: mpsc::Sender<Delivery>,
-    counters: Arc<Counters>,
-    is_attached: bool,
 }
 
 #[derive(Debug)]
@@ -108,7 +102,7 @@ impl Poller {
     pub fn after(settings: PollSettings, before: Option<Arc<Poller>>) -> Arc<Poller> {
         let instance = Instance::new(settings.first_rank, settings.rank_count);
         let count = usize::try_from(settings.rank_count.max(1)).unwrap_or(1);
-        let seats = Seats { of: vec![None; count], is_running: false };
+        let seats = Seats::new(count);
         let drain = Drain {
             instance,
             is_attached: false,
@@ -120,6 +114,7 @@ impl Poller {
         Arc::new(Poller {
             settings,
             seats: Mutex::new(seats),
+            wound_up: Notify::new(),
             before: Mutex::new(before),
             drain: tokio::sync::Mutex::new(drain),
         })
@@ -130,7 +125,7 @@ impl Poller {
         (self.settings.first_rank, self.settings.rank_count) == (first_rank, rank_count)
     }
 
-    /// Reads one of its ranks, which is read by nobody else. Must be called inside a tokio runtime.
+    /// Reads one of its ranks, which nobody else reads. The engine is asked once all have begun.
     pub fn open(
         self: &Arc<Self>,
         rank: u32,
@@ -141,13 +136,22 @@ impl Poller {
         let at = rank.checked_sub(self.settings.first_rank).and_then(|at| usize::try_from(at).ok());
         let mut seats = self.seats();
         if let Some(seat) = at.and_then(|at| seats.of.get_mut(at)) {
-            *seat = Some(Seat { queue, counters, is_attached: false });
+            *seat =
+                Some(Seat { queue, counters, is_attached: false, has_begun: false, kept: None });
         }
-        if !seats.is_running && seats.of.iter().all(Seats::is_taken) {
-            seats.is_running = true;
-            tokio::spawn(Arc::clone(self).run());
+        drop(seats);
+        RankSource { events, at, poller: Arc::clone(self) }
+    }
+
+    /// Ends behind the answer that is under way; then every rank's source ends.
+    fn wind_up(&self) {
+        let mut seats = self.seats();
+        seats.is_winding_up = true;
+        if !seats.is_running {
+            seats.clear();
         }
-        RankSource { events }
+        drop(seats);
+        self.wound_up.notify_one();
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
@@ -165,18 +169,32 @@ impl Poller {
             drop(before.drain.lock().await);
         }
         let mut drain = self.drain.lock().await;
+        for (at, next_seq, records) in self.seats().take_kept() {
+            drain.instance.resume(at, next_seq, records);
+        }
         let mut pace = interval(self.settings.pace);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !self.seats().ends() {
-            pace.tick().await;
+        while self.waits(pace.tick()).await {
             match self.look(&mut drain).await {
                 Ok(()) => drain.failed = 0,
                 Err(error) => {
                     self.failed(&mut drain, &error).await;
-                    sleep(self.wait(drain.failed)).await;
+                    self.waits(sleep(self.wait(drain.failed))).await;
                 }
             }
         }
+    }
+
+    /// Waits for a turn; `false` = there is none any more. A request is never cut short by it.
+    async fn waits<T>(&self, turn: impl Future<Output = T>) -> bool {
+        if self.seats().ends() {
+            return false;
+        }
+        tokio::select! {
+            _ = turn => (),
+            () = self.wound_up.notified() => (),
+        }
+        !self.seats().ends()
     }
 
     /// One request, and what came of it.
@@ -267,8 +285,12 @@ impl Poller {
             warn!(url = %self.settings.url, %error, "the engine's events cannot be read");
         }
         drain.failed = drain.failed.saturating_add(1);
-        drain.is_attached = false;
-        drain.instance.lost();
+        if std::mem::take(&mut drain.is_attached) {
+            drain.instance.lost();
+        } else {
+            // A kept view is not read yet, and a jump shows whether it still can be.
+            drain.instance.held_up();
+        }
         for at in 0..self.rank_count() {
             if self.seats().leave(at) {
                 self.tell(at, SourceEvent::Detached.into()).await;
@@ -322,33 +344,6 @@ impl Poller {
     }
 }
 
-impl Seats {
-    fn is_taken(seat: &Option<Seat>) -> bool {
-        seat.as_ref().is_some_and(|seat| !seat.queue.is_closed())
-    }
-
-    /// Nobody reads any more; whoever comes next starts the task anew.
-    fn ends(&mut self) -> bool {
-        self.is_running = self.of.iter().any(Seats::is_taken);
-        !self.is_running
-    }
-
-    /// Whether this reader is still to be told that it is attached.
-    fn enter(&mut self, at: usize) -> bool {
-        let Some(Some(seat)) = self.of.get_mut(at) else { return false };
-        let is_new = !std::mem::replace(&mut seat.is_attached, true);
-        if is_new {
-            Counters::one(&seat.counters.attached);
-        }
-        is_new
-    }
-
-    fn leave(&mut self, at: usize) -> bool {
-        let Some(Some(seat)) = self.of.get_mut(at) else { return false };
-        std::mem::replace(&mut seat.is_attached, false)
-    }
-}
-
 /// A body, up to its limit.
 async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, PollError> {
     let mut body = Vec::new();
@@ -365,12 +360,22 @@ async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, PollError> 
 #[derive(Debug)]
 pub struct RankSource {
     events: mpsc::Receiver<Delivery>,
+    at: Option<usize>,
+    poller: Arc<Poller>,
 }
 
 #[async_trait]
 impl Source for RankSource {
     fn capabilities(&self) -> Capabilities {
         capabilities()
+    }
+
+    fn begin(&mut self, kept: Option<(Seq, Vec<SnapshotRecord>)>) {
+        if let Some(at) = self.at
+            && self.poller.seats().begin(at, kept)
+        {
+            tokio::spawn(Arc::clone(&self.poller).run());
+        }
     }
 
     async fn next(&mut self) -> Option<Delivery> {
@@ -384,5 +389,10 @@ impl Source for RankSource {
             }
             SourceRequest::Cancel => Ok(()),
         }
+    }
+
+    fn wind_up(&mut self) -> bool {
+        self.poller.wind_up();
+        true
     }
 }

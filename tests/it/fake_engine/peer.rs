@@ -1,6 +1,10 @@
 //! A fake engine and a bridge that reads it, both as processes, and what is asked of them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -27,6 +31,9 @@ pub(crate) struct Pair {
     /// The one that is looked at.
     rank: u32,
     client: reqwest::Client,
+    /// What the bridge is started with.
+    run: Vec<String>,
+    state: Option<PathBuf>,
 }
 
 /// How a replica stands.
@@ -63,6 +70,16 @@ impl Pair {
 
     /// Starts both and waits for nothing.
     pub(crate) fn begin(engine: &str, args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
+        Pair::begin_keeping(engine, args, source, None)
+    }
+
+    /// The same with a bridge that keeps its view there.
+    pub(crate) fn begin_keeping(
+        engine: &str,
+        args: &str,
+        source: impl Fn(&str) -> Vec<String>,
+        state: Option<PathBuf>,
+    ) -> Pair {
         let mut command = kvbridge();
         command.args(["fake-engine", "--engine", engine]);
         command.args("--ports-json --pub 0 --replay 0".split(' '));
@@ -71,24 +88,33 @@ impl Pair {
         let ports: Value = serde_json::from_str(&fake.line()).unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (live, replay) = (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"]));
-        let mut command = without_authorities(kvbridge());
         let flag = format!("--{engine}");
-        command.args(["run", "--listen", "127.0.0.1:0", &flag, &live]);
+        let mut run = vec!["run", "--listen", "127.0.0.1:0", &flag, &live];
         if !replay.is_empty() {
-            command.args(["--replay", &replay]);
+            run.extend(["--replay", &replay]);
         }
-        command.args(["--model", "fake", "--instance", "i:1"]);
-        let mut bridge = Running::start(command.args(source(&text(&ports["http"]))));
-        let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
-        let key = bridge.line().trim().split_once(&format!(": {engine}")).unwrap().0.to_owned();
+        run.extend(["--model", "fake", "--instance", "i:1"]);
+        let mut run: Vec<String> = run.into_iter().map(str::to_owned).collect();
+        run.extend(source(&text(&ports["http"])));
+        let (bridge, replica_url) = bridge(&run, state.as_deref());
         Pair {
             fake,
             bridge,
             fake_url: text(&ports["http"]),
-            replica_url: format!("{url}/v1/replicas/{key}"),
+            replica_url,
             rank: 0,
             client: crate::bridge::http_client(),
+            run,
+            state,
         }
+    }
+
+    /// The bridge stops in order, and another one starts behind what happens meanwhile.
+    pub(crate) async fn stop_and_start(&mut self, meanwhile: impl AsyncFnOnce(&Pair)) {
+        self.bridge.signal("-TERM");
+        assert_eq!(self.bridge.wait(), 0);
+        meanwhile(self).await;
+        (self.bridge, self.replica_url) = bridge(&self.run, self.state.as_deref());
     }
 
     /// Looks at another rank from now on.
@@ -250,6 +276,19 @@ impl Pair {
     async fn text(&self, url: &str) -> String {
         self.client.get(url).send().await.unwrap().text().await.unwrap()
     }
+}
+
+/// A bridge, and where its first replica is.
+fn bridge(run: &[String], state: Option<&Path>) -> (Running, String) {
+    let mut command = without_authorities(kvbridge());
+    if let Some(state) = state {
+        command.env("KVBRIDGE__STATE__DIR", state);
+    }
+    let mut bridge = Running::start(command.args(run));
+    let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
+    let line = bridge.line();
+    let (key, _) = line.trim().split_once(": ").unwrap();
+    (bridge, format!("{url}/v1/replicas/{key}"))
 }
 
 /// A header, one line a block, an end.
