@@ -169,6 +169,7 @@ async fn live(
             // What is wrong with the file is logged: a signal has nobody to answer.
             _ = hangup.recv() => drop(service.reload(origin).await),
             Some(found) = service.found.recv() => service.follow(found).await,
+            Some(shift) = service.shifts.recv() => service.shift(shift).await,
             Some(answer) = service.reloads.recv() => {
                 // Whoever asked may have gone; the reload counts all the same.
                 drop(answer.send(service.reload(origin).await));

@@ -1,8 +1,8 @@
 //! The running program between its start and its end: reloads, and the order in which things stop.
 
-use futures::future::join_all;
 use std::{sync::Arc, time::Duration};
 
+use futures::future::join_all;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{
     net::TcpListener,
@@ -21,7 +21,7 @@ use crate::{
     config::{Config, Flags, limits},
     http::{self, Api, ApiParts, ReloadRequest, Security},
     memory,
-    pipeline::{self, Pipeline, ReloadError, Reloaded, Tasks},
+    pipeline::{self, Pipeline, ReloadError, Reloaded, Shift, Tasks},
     telemetry,
 };
 
@@ -34,6 +34,8 @@ pub(super) struct Service {
     pub(super) reloads: mpsc::Receiver<ReloadRequest>,
     /// Replicas that come and go on the bus.
     pub(super) found: mpsc::Receiver<Found>,
+    /// Leases that come and go.
+    pub(super) shifts: mpsc::Receiver<Shift>,
     api: Api,
     /// Cancelled first of all: the program is not ready any more.
     draining: CancellationToken,
@@ -82,6 +84,7 @@ impl Service {
             finds_more: config.bus.is_read(),
             stop: draining.clone(),
         });
+        let shifts = pipeline.leases.shifts().unwrap_or_else(|| mpsc::channel(1).1);
         let reloads = api.reloads().unwrap_or_else(|| mpsc::channel(1).1);
         let (router, stop) = (api.clone().router(), tasks.stop_token());
         let (tls, acceptor) = watch::channel(security.tls);
@@ -103,6 +106,7 @@ impl Service {
             tasks,
             reloads,
             found,
+            shifts,
             api,
             draining,
             state,
@@ -116,6 +120,14 @@ impl Service {
     pub(super) async fn follow(&mut self, found: Found) {
         let Service { pipeline, tasks, config, .. } = self;
         pipeline.follow(found, config, tasks).await;
+    }
+
+    /// The lease on an engine came or went.
+    pub(super) async fn shift(&mut self, shift: Shift) {
+        let Service { pipeline, tasks, config, .. } = self;
+        if let Err(error) = pipeline.shift(shift, config, tasks).await {
+            warn!(%error, "a replica could not be opened");
+        }
     }
 
     /// Reads the configuration again and touches what changed. What is wrong with it is logged.

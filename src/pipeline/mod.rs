@@ -8,6 +8,7 @@ mod fleet;
 mod found;
 mod hash_watch;
 mod index_writers;
+mod lease;
 mod published;
 pub mod registry;
 mod reload;
@@ -21,6 +22,7 @@ pub use fleet::{
 };
 pub use hash_watch::{HashStanding, HashWatch};
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};
+pub use lease::{Leases, Shift};
 pub use published::Message;
 pub use reload::{ReloadError, Reloaded, reload};
 pub use shutdown::Tasks;

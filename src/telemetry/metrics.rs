@@ -104,6 +104,7 @@ fn describe() {
     for (metric, text) in [
         (name::READINESS, "1 for the trust state the replica is in"),
         (name::VIEW_BLOCKS, "blocks in the view"),
+        (name::LEASE_HELD, "1 while this process asks the engine, 0 while another bridge does"),
         (name::ALARM, "1 while the alarm rings"),
         (name::MEMORY, "resident memory of the process"),
         (name::MEMORY_LIMIT, "soft limit of the process"),

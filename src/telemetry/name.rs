@@ -106,6 +106,8 @@ pub const BUS_STATE: &str = "kvbridge_bus_state";
 pub const BUS_REQUESTS: &str = "kvbridge_bus_requests_total";
 /// Live connections that ended by a reset or by bytes that are not the protocol.
 pub const SOURCE_RECEIVE_FAILED: &str = "kvbridge_source_receive_failures_total";
+/// 1 while this process is the one that asks an engine which bridges take turns at.
+pub const LEASE_HELD: &str = "kvbridge_lease_held";
 /// 1 while the alarm rings, else 0.
 pub const ALARM: &str = "kvbridge_alarm";
 /// Resident memory of the process.

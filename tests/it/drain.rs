@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kvbridge_adapters_api::{Counters, Delivery, Source, SourceEvent};
-use kvbridge_adapters_trtllm::{PollSettings, Poller, RankSource};
+use kvbridge_adapters_trtllm::{Permit, PollSettings, Poller, RankSource};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -78,6 +78,7 @@ impl Server {
             retry_max: Duration::from_millis(10),
             first_rank: 0,
             rank_count,
+            permit: Permit::default(),
         };
         Poller::after(settings, None)
     }

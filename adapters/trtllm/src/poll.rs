@@ -10,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
-use kvbridge_adapters_api::{
-    Capabilities, Counters, Delivery, RequestRefused, Source, SourceEvent, SourceRequest,
-};
+use kvbridge_adapters_api::{Counters, Delivery, SourceEvent};
 use kvbridge_schemas::{Seq, SnapshotRecord};
 use reqwest::{Client, Method, Response, StatusCode};
 use tokio::{
@@ -26,9 +23,10 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    Instance, ServerInfo, Step, Strange, capabilities,
+    Instance, ServerInfo, Step, Strange,
     fault::BodyError,
     limits::{BODY_BYTES_MAX, SERVER_INFO_BYTES_MAX},
+    rank_source::RankSource,
     seat::{Seat, Seats},
 };
 
@@ -51,6 +49,30 @@ pub struct PollSettings {
     pub first_rank: u32,
     /// How many ranks follow.
     pub rank_count: u32,
+    /// Whether this reader is the one that may ask.
+    pub permit: Permit,
+}
+
+/// The right to ask an engine, looked at before each request.
+#[derive(Clone, Default)]
+pub struct Permit(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl Permit {
+    /// A right that comes and goes.
+    pub fn new(holds: impl Fn() -> bool + Send + Sync + 'static) -> Permit {
+        Permit(Some(Arc::new(holds)))
+    }
+
+    /// Whether it holds now. Where nobody else could ask it always does.
+    fn holds(&self) -> bool {
+        self.0.as_ref().is_none_or(|holds| holds())
+    }
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Permit({})", self.holds())
+    }
 }
 
 /// One engine's drain. Begins when all its ranks are read.
@@ -143,8 +165,14 @@ impl Poller {
         RankSource { events, at, poller: Arc::clone(self) }
     }
 
+    pub(crate) fn begin(self: &Arc<Self>, at: usize, kept: Option<(Seq, Vec<SnapshotRecord>)>) {
+        if self.seats().begin(at, kept) {
+            tokio::spawn(Arc::clone(self).run());
+        }
+    }
+
     /// Ends behind the answer that is under way; then every rank's source ends.
-    fn wind_up(&self) {
+    pub(crate) fn wind_up(&self) {
         let mut seats = self.seats();
         seats.is_winding_up = true;
         if !seats.is_running {
@@ -172,9 +200,15 @@ impl Poller {
         for (at, next_seq, records) in self.seats().take_kept() {
             drain.instance.resume(at, next_seq, records);
         }
+        // Others may have read it since.
+        drain.instance.held_up();
         let mut pace = interval(self.settings.pace);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.waits(pace.tick()).await {
+            if !self.settings.permit.holds() {
+                drain.instance.held_up();
+                continue;
+            }
             match self.look(&mut drain).await {
                 Ok(()) => drain.failed = 0,
                 Err(error) => {
@@ -354,45 +388,4 @@ async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, PollError> 
         body.extend_from_slice(&chunk);
     }
     Ok(body)
-}
-
-/// One rank of an engine as a source.
-#[derive(Debug)]
-pub struct RankSource {
-    events: mpsc::Receiver<Delivery>,
-    at: Option<usize>,
-    poller: Arc<Poller>,
-}
-
-#[async_trait]
-impl Source for RankSource {
-    fn capabilities(&self) -> Capabilities {
-        capabilities()
-    }
-
-    fn begin(&mut self, kept: Option<(Seq, Vec<SnapshotRecord>)>) {
-        if let Some(at) = self.at
-            && self.poller.seats().begin(at, kept)
-        {
-            tokio::spawn(Arc::clone(&self.poller).run());
-        }
-    }
-
-    async fn next(&mut self) -> Option<Delivery> {
-        self.events.recv().await
-    }
-
-    fn request(&mut self, request: SourceRequest) -> Result<(), RequestRefused> {
-        match request {
-            SourceRequest::Replay { .. } | SourceRequest::Snapshot { .. } => {
-                Err(RequestRefused::Unsupported)
-            }
-            SourceRequest::Cancel => Ok(()),
-        }
-    }
-
-    fn wind_up(&mut self) -> bool {
-        self.poller.wind_up();
-        true
-    }
 }

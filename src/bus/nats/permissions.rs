@@ -89,6 +89,7 @@ pub fn permissions(role: Role, plan: &Plan, models: &[String], inbox: &str) -> P
         it.publish.insert(format!("$KV.{pointers}.{model}.*.*"));
         it.publish.insert(format!("$KV.{EPOCHS}.{model}.*.*"));
         it.publish.insert(format!("$KV.{STATUS}.{model}.*.*.*"));
+        it.publish.insert(format!("$KV.{STATUS}.=lease.{model}.*.*"));
     }
     if role == Role::Bridge {
         it.answers = true;
