@@ -1,5 +1,10 @@
 //! PURE. Every alarm with what it means, where to look first and what to do.
 
+use super::bus_registry::{
+    BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, COMPETING_CONSUMER, SNAPSHOT_FAILED, TAIL_LOSS,
+    TWO_PUBLISHERS,
+};
+
 /// How soon somebody must look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -34,12 +39,24 @@ pub enum Alarm {
     OverLimit,
     /// The engine's journal does not answer.
     ReplayUnusable,
-    /// Two engines answer under one name.
+    /// Two engines answer under one name, or bridges that read them otherwise.
     TwoPublishers,
     /// Another reader takes an engine's events away.
     CompetingConsumer,
+    /// No bridge speaks for the log.
+    BridgeSilent,
+    /// The log is another one, or without what it had.
+    BusReset,
+    /// Messages went before they were read.
+    BusRetentionPassed,
+    /// Batches that a bridge vouched for did not come.
+    TailLoss,
+    /// Views on the bus are out of reach.
+    SnapshotFailed,
     /// Announced tokens do not give the announced hashes.
     HashSchemeMismatch,
+    /// One of an instance's ranks never said anything.
+    RankMissing,
 }
 
 /// What is told about an alarm.
@@ -59,7 +76,7 @@ pub struct About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 9] = [
+    pub const ALL: [Alarm; 15] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -68,7 +85,13 @@ impl Alarm {
         Alarm::ReplayUnusable,
         Alarm::TwoPublishers,
         Alarm::CompetingConsumer,
+        Alarm::BridgeSilent,
+        Alarm::BusReset,
+        Alarm::BusRetentionPassed,
+        Alarm::TailLoss,
+        Alarm::SnapshotFailed,
         Alarm::HashSchemeMismatch,
+        Alarm::RankMissing,
     ];
 
     /// What is told about it.
@@ -116,26 +139,26 @@ impl Alarm {
                 first_look: "the source's replay endpoint and the engine's replay buffer setting",
                 action: "name the right replay port, give the engine a journal, then resync",
             },
-            Alarm::TwoPublishers => About {
-                name: "two_publishers",
-                severity: Severity::Critical,
-                meaning: "two engines answer under this replica's name; it is ignored for a while",
-                first_look: "which processes publish at the source's endpoint; a proxy in between",
-                action: "give each engine its own endpoint and instance, then resync",
-            },
-            Alarm::CompetingConsumer => About {
-                name: "competing_consumer",
-                severity: Severity::Critical,
-                meaning: "events of a drained engine are gone that its own buffer had room for: somebody else reads them",
-                first_look: "who else posts to the engine's /kv_cache_events: another kvbridge, a router, Dynamo, a curl",
-                action: "leave one reader; if there is but one, raise event_buffer_max_size; restart the engine to be exact again",
-            },
+            Alarm::TwoPublishers => TWO_PUBLISHERS,
+            Alarm::CompetingConsumer => COMPETING_CONSUMER,
+            Alarm::BridgeSilent => BRIDGE_SILENT,
+            Alarm::BusReset => BUS_RESET,
+            Alarm::BusRetentionPassed => BUS_RETENTION_PASSED,
+            Alarm::TailLoss => TAIL_LOSS,
+            Alarm::SnapshotFailed => SNAPSHOT_FAILED,
             Alarm::HashSchemeMismatch => About {
                 name: "hash_scheme_mismatch",
                 severity: Severity::Warning,
                 meaning: "the tokens that the engine announces do not give the block hashes it announces",
                 first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
                 action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
+            },
+            Alarm::RankMissing => About {
+                name: "rank_missing",
+                severity: Severity::Warning,
+                meaning: "other ranks of this instance send batches, and this one never sent any",
+                first_look: "sources.dp against the engine's own number of ranks, and this rank's ports",
+                action: "correct dp or the ports; if they are right see whether the rank serves and publishes",
             },
         }
     }

@@ -1,7 +1,7 @@
 //! SHELL. Looks at every replica once a second and says what rings: one gauge, one log line.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering},
@@ -15,11 +15,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Alarm, Board, Change, Sight, TRAFFIC_WINDOW_SECONDS};
+use super::{
+    Alarm, Board, Change, RankSight, Ranks, Sight,
+    growth::{News, Window},
+};
 use crate::{
+    bus::Name,
     clock::Clock,
-    pipeline::{Fleet, ReplicaHandle, Signs},
+    pipeline::{Command, Fleet, ReplicaHandle, Signs},
     recovery::Tick,
+    shared_log::lives::Silence,
     telemetry::{label, name},
 };
 
@@ -68,44 +73,13 @@ struct Watched {
     signs: Arc<Signs>,
     undecodable: News,
     competing: News,
+    log_reset: News,
+    retention_passed: News,
+    tail_loss: News,
+    snapshot_failed: News,
+    /// Since when another bridge speaks, so that this one does not.
+    rival_at: Option<Tick>,
     served: Window,
-}
-
-/// A count that only grows, and when it last did.
-#[derive(Default)]
-struct News {
-    count: u64,
-    at: Option<Tick>,
-}
-
-impl News {
-    /// Time since the count grew; absent = never.
-    fn age_ms(&mut self, now: Tick, count: u64) -> Option<u64> {
-        if count > self.count {
-            (self.count, self.at) = (count, Some(now));
-        }
-        self.at.map(|at| now.0.saturating_sub(at.0))
-    }
-}
-
-/// A count at the last looks, oldest first.
-#[derive(Default)]
-struct Window(VecDeque<u64>);
-
-impl Window {
-    /// What was added within the window that ends now.
-    fn added(&mut self, count: u64) -> u64 {
-        // Whoever counts started anew.
-        if self.0.back().is_some_and(|last| count < *last) {
-            self.0.clear();
-        }
-        let oldest = self.0.front().copied().unwrap_or(count);
-        self.0.push_back(count);
-        if self.0.len() > TRAFFIC_WINDOW_SECONDS {
-            self.0.pop_front();
-        }
-        count - oldest
-    }
 }
 
 /// The task that looks.
@@ -116,16 +90,32 @@ pub struct Watch {
     ringing: watch::Sender<Ringing>,
     matches: Arc<Matches>,
     seen: BTreeMap<String, Window>,
+    ranks: Ranks,
+    rank_missing_ms: u64,
+    /// What the drivers of ranks were told last.
+    told_missing: BTreeMap<ReplicaKey, bool>,
 }
 
 impl Watch {
     /// A watch over a fleet, and what others see of it. All gauges show 0 from the start.
-    pub fn new(fleet: Arc<Fleet>, clock: Clock) -> (Watch, Alarms) {
+    pub fn new(fleet: Arc<Fleet>, clock: Clock, rank_missing: Duration) -> (Watch, Alarms) {
         let (ringing, seen_by_others) = watch::channel(Ringing::new());
         let matches = Arc::<Matches>::default();
         let alarms = Alarms { ringing: seen_by_others, matches: Arc::clone(&matches) };
         let (replicas, seen) = (BTreeMap::new(), BTreeMap::new());
-        let mut watch = Watch { fleet, clock, replicas, ringing, matches, seen };
+        let rank_missing_ms = u64::try_from(rank_missing.as_millis()).unwrap_or(u64::MAX);
+        let (ranks, told_missing) = (Ranks::default(), BTreeMap::new());
+        let mut watch = Watch {
+            fleet,
+            clock,
+            replicas,
+            ringing,
+            matches,
+            seen,
+            ranks,
+            rank_missing_ms,
+            told_missing,
+        };
         watch.follow();
         (watch, alarms)
     }
@@ -158,6 +148,8 @@ impl Watch {
 
     fn forget(&mut self, key: &ReplicaKey) {
         if let Some(watched) = self.replicas.remove(key) {
+            // A driver that was opened anew was told nothing.
+            self.told_missing.remove(key);
             watched.gauges.iter().for_each(|(_, gauge)| gauge.set(0.0));
             self.ringing.send_modify(|ringing| drop(ringing.remove(key)));
         }
@@ -177,6 +169,7 @@ impl Watch {
     fn look(&mut self, now: Tick, unix_ms: u64) {
         let fleet = self.follow();
         let traffic = self.traffic();
+        self.compare_ranks(now, &fleet);
         for (key, handle) in &fleet {
             let Some(watched) = self.replicas.get_mut(key) else { continue };
             let match_count = traffic.get(&handle.replica.model).copied().unwrap_or(0);
@@ -184,6 +177,28 @@ impl Watch {
             for change in watched.board.look(now, &sight) {
                 watched.tell(key, change);
                 self.ringing.send_modify(|ringing| note(ringing, key, change, unix_ms));
+            }
+        }
+    }
+
+    /// Tells drivers which ranks never spoke while others do: each sees its own rank alone.
+    fn compare_ranks(&mut self, now: Tick, fleet: &BTreeMap<ReplicaKey, ReplicaHandle>) {
+        let sight = |handle: &ReplicaHandle| {
+            let next_seq = handle.status.borrow().cursor.next_seq;
+            handle.signs.received_at() > Tick(0) || next_seq.0 > 0
+        };
+        let sights: Vec<_> = fleet
+            .values()
+            .map(|it| RankSight { replica: &it.replica, has_delivered: sight(it) })
+            .collect();
+        let missing = self.ranks.look(now, self.rank_missing_ms, &sights);
+        self.told_missing.retain(|key, _| fleet.contains_key(key));
+        for (key, missing) in missing {
+            let told = self.told_missing.get(&key).copied().unwrap_or(false);
+            let Some(handle) = fleet.get(&key).filter(|_| told != missing) else { continue };
+            // A driver that has too much to do hears of it at the next look.
+            if handle.ask(Command::RankMissing(missing)).is_ok() {
+                self.told_missing.insert(key, missing);
             }
         }
     }
@@ -217,6 +232,11 @@ impl Watched {
             signs: Arc::clone(&handle.signs),
             undecodable: News::default(),
             competing: News::default(),
+            log_reset: News::default(),
+            retention_passed: News::default(),
+            tail_loss: News::default(),
+            snapshot_failed: News::default(),
+            rival_at: None,
             served: Window::default(),
         }
     }
@@ -224,6 +244,8 @@ impl Watched {
     fn sight(&mut self, handle: &ReplicaHandle, time: (Tick, u64), match_count: u64) -> Sight {
         let (now, unix_ms) = time;
         let since = |at: Tick| now.0.saturating_sub(at.0);
+        let (snapshots_failed, snapshot_failures) = handle.signs.snapshot_failure_counts();
+        self.rival_at = has_rival(handle).then(|| self.rival_at.unwrap_or(now));
         let served_count = self.served.added(handle.signs.request_count());
         let status = handle.status.borrow();
         Sight {
@@ -231,11 +253,19 @@ impl Watched {
             reason_ms: unix_ms.saturating_sub(status.since_ms),
             silent_ms: since(handle.signs.received_at()),
             request_count: match_count.max(served_count),
-            undecodable_ms: self.undecodable.age_ms(now, handle.signs.undecodable_count()),
-            competing_ms: self.competing.age_ms(now, handle.signs.competing_count()),
+            undecodable_ms: self.undecodable.ago(handle.signs.undecodable_count(), now),
+            competing_ms: self.competing.ago(handle.signs.competing_count(), now),
             device_copies: status.device_copies,
             pool_blocks: handle.signs.pool_blocks(),
             replay_unusable: handle.signs.replay_unusable(),
+            rival_ms: self.rival_at.map(since),
+            log_reset_ms: self.log_reset.ago(handle.signs.log_reset_count(), now),
+            retention_passed_ms: self
+                .retention_passed
+                .ago(handle.signs.retention_passed_count(), now),
+            tail_loss_ms: self.tail_loss.ago(handle.signs.tail_loss_count(), now),
+            snapshot_failures,
+            snapshot_failed_ms: self.snapshot_failed.ago(snapshots_failed, now),
             hashes_wrong: status.hashes.map_or(0, |hashes| hashes.wrong),
         }
     }
@@ -258,6 +288,12 @@ impl Watched {
     }
 }
 
+/// Whether another bridge speaks for the replica by other settings, or for a later life.
+fn has_rival(handle: &ReplicaHandle) -> bool {
+    let name = handle.life.as_ref().map(|life| life.name());
+    matches!(name, Some(Name::Silent(Silence::Closed | Silence::SettingsDiffer)))
+}
+
 fn read(matches: &Matches) -> RwLockReadGuard<'_, BTreeMap<String, AtomicU64>> {
     // Single inserts and removals: nothing in them can panic half-way.
     matches.read().unwrap_or_else(PoisonError::into_inner)
@@ -272,88 +308,5 @@ fn note(ringing: &mut Ringing, key: &ReplicaKey, change: Change, unix_ms: u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use kvbridge_adapters_api::Loss;
-    use kvbridge_schemas::{EngineKind, Replica};
-    use tokio::sync::{mpsc, watch};
-
-    use super::*;
-    use crate::pipeline::ReplicaStatus;
-
-    fn handle(model: &str) -> (ReplicaKey, ReplicaHandle) {
-        let replica = Replica { model: model.to_owned(), instance: "h:1".to_owned(), rank: 0 };
-        let handle = ReplicaHandle {
-            status: watch::channel(ReplicaStatus::starting()).1,
-            commands: mpsc::channel(1).0,
-            signs: Arc::default(),
-            engine: EngineKind::Vllm,
-            is_bridged: false,
-            life: None,
-            stop: CancellationToken::new(),
-            replica: Arc::new(replica),
-        };
-        (handle.replica.key(), handle)
-    }
-
-    /// A reload may bring models that nobody served at the start.
-    #[test]
-    fn a_model_that_comes_later_has_its_requests_counted_and_one_that_goes_has_not() {
-        let fleet = Arc::new(Fleet::new(1));
-        let recorder = crate::telemetry::build_metrics().unwrap();
-        metrics::with_local_recorder(&recorder, || {
-            let (mut watch, alarms) = Watch::new(Arc::clone(&fleet), Clock::start());
-            let (key, handle) = handle("later");
-            fleet.add(key.clone(), handle);
-            for second in 0..40_u64 {
-                watch.look(Tick(second * 1_000), second * 1_000);
-                alarms.matched("later");
-            }
-            assert_eq!(alarms.of(&key).first().map(|it| it.alarm), Some(Alarm::StreamSilent));
-            fleet.remove(&key);
-            watch.look(Tick(40_000), 40_000);
-            assert!(alarms.of(&key).is_empty());
-            assert!(read(&alarms.matches).is_empty() && watch.seen.is_empty());
-        });
-    }
-
-    #[test]
-    fn silence_under_traffic_rings_and_a_batch_ends_it() {
-        let ((key, handle), fleet) = (handle("m"), Fleet::new(1));
-        let signs = Arc::clone(&handle.signs);
-        fleet.add(key.clone(), handle);
-        let recorder = crate::telemetry::build_metrics().unwrap();
-        let render = recorder.handle();
-        let (mut watch, alarms) =
-            metrics::with_local_recorder(&recorder, || Watch::new(Arc::new(fleet), Clock::start()));
-        let silent = "kvbridge_alarm{replica=\"m.h=3A1.0\",alarm=\"stream_silent\"}";
-        assert!(render.render().contains(&format!("{silent} 0")), "{}", render.render());
-        alarms.matched("another model");
-        for second in 0..31_u64 {
-            alarms.matched("m");
-            watch.look(Tick(second * 1_000), second * 1_000);
-        }
-        assert!(alarms.of(&key).is_empty(), "one look is not enough");
-        watch.look(Tick(31_000), 31_000);
-        let raised = Raised { alarm: Alarm::StreamSilent, since_ms: 31_000 };
-        assert_eq!(alarms.of(&key), [raised]);
-        assert!(render.render().contains(&format!("{silent} 1")));
-        signs.received(Tick(32_000), Loss::Nothing);
-        for second in 32..62_u64 {
-            watch.look(Tick(second * 1_000), second * 1_000);
-        }
-        assert!(alarms.of(&key).is_empty(), "thirty seconds of calm end it");
-        // Routers ask elsewhere; the engine says that it serves all the same.
-        for second in 62..95_u64 {
-            signs.set_figures(None, Some(7_000 + second));
-            watch.look(Tick(second * 1_000), second * 1_000);
-        }
-        assert_eq!(alarms.of(&key), [Raised { alarm: Alarm::StreamSilent, since_ms: 63_000 }]);
-        // It started anew: its count did too, and what it served before is not traffic.
-        for second in 95..160_u64 {
-            signs.set_figures(None, Some(3));
-            watch.look(Tick(second * 1_000), second * 1_000);
-        }
-        assert!(alarms.of(&key).is_empty());
-        assert!(render.render().contains(&format!("{silent} 0")));
-    }
-}
+#[path = "watch_tests.rs"]
+mod tests;

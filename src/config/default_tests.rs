@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bytesize::ByteSize;
 
-use super::{Flags, load};
+use super::{Flags, HeartbeatConfig, limits::BUS_SNAPSHOT_INTERVAL, load};
 
 /// Field → default, as `docs/configuration.md` says.
 fn documented() -> BTreeMap<&'static str, &'static str> {
@@ -25,8 +25,21 @@ fn documented_defaults_are_the_real_ones() {
         ("recovery.idle_probe", recovery.idle_probe),
         ("recovery.audit", recovery.audit),
         ("recovery.lease", recovery.lease),
+        ("recovery.rank_missing", recovery.rank_missing),
+        ("discovery.refresh", config.discovery.refresh),
+        ("discovery.resolve", config.discovery.resolve),
+        ("discovery.grace", config.discovery.grace),
         ("limits.reconnect_min", limits.reconnect_min),
         ("limits.reconnect_max", limits.reconnect_max),
+    ] {
+        let duration: Duration = humantime::parse_duration(default(field)).unwrap();
+        assert_eq!(duration, actual, "{field}");
+    }
+    let heartbeat = HeartbeatConfig::default();
+    for (field, actual) in [
+        ("bus.heartbeat", heartbeat.every),
+        ("bus.heartbeat_ttl", heartbeat.ttl),
+        ("bus.snapshot_interval", BUS_SNAPSHOT_INTERVAL),
     ] {
         let duration: Duration = humantime::parse_duration(default(field)).unwrap();
         assert_eq!(duration, actual, "{field}");

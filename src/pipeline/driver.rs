@@ -22,7 +22,7 @@ use crate::{
     clock::Clock,
     config::ViewConfig,
     index::{Generation, Index, ReplicaSlot},
-    recovery::{Action, ClearReason, Fact, Input, Recovery, Tick, TrustReason},
+    recovery::{Action, ClearReason, Input, Recovery, Tick, TrustReason},
     telemetry::{FactLog, ReplicaMetrics},
     view::{Delta, View, ViewSettings},
 };
@@ -283,9 +283,7 @@ impl Driver {
             Action::Announce { trust, reason } => self.announce(now, trust, reason),
             Action::Record(fact) => {
                 self.proven(fact);
-                if fact == Fact::CompetingConsumer {
-                    self.signs.competing();
-                }
+                self.signs.noted(fact);
                 self.facts.record(now, self.cursor.epoch, fact, &mut self.metrics);
             }
         }

@@ -6,14 +6,21 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, Removal, Source};
-use kvbridge_adapters_msgpack::{Decoded, Limits as DecodeLimits};
+#[cfg(feature = "sglang")]
+use bytes::Bytes;
+use kvbridge_adapters_api::{
+    Capabilities, EngineMetrics, EventSources, Removal, Source, SourcesFault,
+};
+use kvbridge_adapters_msgpack::Limits as DecodeLimits;
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
+#[cfg(feature = "sglang")]
+use kvbridge_adapters_zmq::{ReadSnapshot, SnapshotPart};
 use kvbridge_schemas::{EngineKind, HashScheme, Projection};
 
+pub use super::published::{Decoding, decode, decode_message};
 use super::{
     HashWatch,
-    published::{self, DecodeMessage, Engine, Message},
+    published::{self, DecodeMessage, Engine},
 };
 use crate::{
     config::{self, Config, Limits, SourceConfig, limits},
@@ -42,6 +49,7 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             capabilities: kvbridge_adapters_vllm::capabilities,
             projection: Projection::Last8,
             decode: vllm,
+            snapshots: None,
             read_metrics: kvbridge_adapters_vllm::read_metrics,
         }),
         #[cfg(feature = "sglang")]
@@ -49,6 +57,10 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             capabilities: kvbridge_adapters_sglang::capabilities,
             projection: Projection::First8,
             decode: sglang,
+            snapshots: Some(published::Snapshots {
+                support: kvbridge_adapters_sglang::snapshot_support,
+                reader: || Box::new(SglangSnapshot::default()),
+            }),
             // Its metrics tell neither a start nor a pool in blocks.
             read_metrics: |_, _| EngineMetrics::default(),
         }),
@@ -67,6 +79,41 @@ fn sglang(limits: DecodeLimits, ignore_tags: Vec<String>) -> DecodeMessage {
     use kvbridge_adapters_sglang::{Decoder, decode};
     let decoder = Decoder::new(limits, ignore_tags);
     Box::new(move |message| decode(&decoder, message.topic, message.seq_frame, message.payload))
+}
+
+/// One answer to a request for all that the engine holds.
+#[cfg(feature = "sglang")]
+#[derive(Default)]
+struct SglangSnapshot(kvbridge_adapters_sglang::SnapshotReader);
+
+#[cfg(feature = "sglang")]
+impl ReadSnapshot for SglangSnapshot {
+    fn request(&self) -> Bytes {
+        Bytes::from_static(kvbridge_adapters_sglang::SNAPSHOT_REQUEST)
+    }
+
+    fn ends(&self) -> fn(&[Bytes]) -> bool {
+        |frames| frames.first().is_none_or(|kind| kvbridge_adapters_sglang::ends_snapshot(kind))
+    }
+
+    fn read(&mut self, frames: &[Bytes]) -> SnapshotPart {
+        use kvbridge_adapters_sglang::SnapshotMessage;
+        let (kind, payload) = match frames {
+            [kind, payload] => (kind.as_ref(), payload.as_ref()),
+            // An end may come without a payload.
+            [kind] => (kind.as_ref(), [].as_slice()),
+            _ => return SnapshotPart::Failed,
+        };
+        match self.0.read(kind, payload) {
+            Ok(SnapshotMessage::Header) => SnapshotPart::Nothing,
+            Ok(SnapshotMessage::Records(records)) => SnapshotPart::Records(records),
+            Ok(SnapshotMessage::Whole(intro)) => SnapshotPart::Whole(intro),
+            Err(fault) => {
+                tracing::debug!(%fault, "no snapshot");
+                fault.refusal().map_or(SnapshotPart::Failed, SnapshotPart::Refused)
+            }
+        }
+    }
 }
 
 /// Whether an engine publishes nothing and is asked for its events.
@@ -91,6 +138,44 @@ fn polled(engine: &EngineKind) -> Option<Polled> {
     }
 }
 
+/// How an engine is asked where its events are.
+#[derive(Clone, Copy)]
+pub struct Question {
+    /// Which engine.
+    pub engine: &'static str,
+    /// What is asked for.
+    pub path: &'static str,
+    /// Reads the answer.
+    pub read: fn(&[u8]) -> Result<EventSources, SourcesFault>,
+}
+
+const QUESTIONS: &[Question] = &[
+    #[cfg(feature = "vllm")]
+    Question {
+        engine: "vllm",
+        path: "/kv_event_sources",
+        read: kvbridge_adapters_vllm::read_sources,
+    },
+    #[cfg(feature = "sglang")]
+    Question {
+        engine: "sglang",
+        path: "/server_info",
+        read: kvbridge_adapters_sglang::read_sources,
+    },
+    #[cfg(feature = "trtllm")]
+    Question {
+        engine: "trtllm",
+        path: "/server_info",
+        read: kvbridge_adapters_trtllm::read_sources,
+    },
+];
+
+/// What to ask an engine of that kind, or one whose kind is not known.
+pub fn questions(engine: Option<&EngineKind>) -> impl Iterator<Item = &'static Question> {
+    let of = engine.map(EngineKind::as_str);
+    QUESTIONS.iter().filter(move |question| of.is_none_or(|engine| engine == question.engine))
+}
+
 /// The engines that are asked, by address: all ranks of one have one reader.
 #[derive(Debug, Default)]
 pub struct Drains {
@@ -100,44 +185,6 @@ pub struct Drains {
 
 /// Whether this process may ask an engine now, where others could.
 pub type MayAsk = Arc<dyn Fn() -> bool + Send + Sync>;
-
-/// One live message, as far as it could be read.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Decoding {
-    /// What could be read; absent when the body as a whole could not.
-    pub batch: Option<Batch>,
-    /// What could not, one text each. They show no value of the wire.
-    pub faults: Vec<String>,
-}
-
-/// Decodes one live message (topic, seq, payload) without any memory of others.
-pub fn decode(engine: &EngineKind, frames: &[Vec<u8>]) -> Decoding {
-    let [topic, seq_frame, payload, ..] = frames else {
-        let fault = format!("expected 3 frames (topic, seq, payload), {} came", frames.len());
-        return Decoding { batch: None, faults: vec![fault] };
-    };
-    decode_message(engine, &Message { topic, seq_frame, payload })
-}
-
-/// Decodes one message without any memory of others.
-pub fn decode_message(engine: &EngineKind, message: &Message<'_>) -> Decoding {
-    let built = match published(engine) {
-        Ok(built) => built,
-        Err(error) => return Decoding { batch: None, faults: vec![error.to_string()] },
-    };
-    let mut decode = (built.decode)(DecodeLimits::default(), Vec::new());
-    match decode(message) {
-        Ok(Decoded::EndMarker) => Decoding::default(),
-        Ok(Decoded::Batch(decoded)) => match decoded.body {
-            Some(error) => Decoding { batch: None, faults: vec![error.to_string()] },
-            None => Decoding {
-                batch: Some(decoded.batch),
-                faults: decoded.faults.iter().map(published::describe).collect(),
-            },
-        },
-        Err(error) => Decoding { batch: None, faults: vec![error.to_string()] },
-    }
-}
 
 /// A source that has begun to connect, and how its events fold.
 pub struct Opened {
@@ -312,13 +359,18 @@ pub fn subscription(
     Ok(published::subscription(config, limits))
 }
 
-fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
+pub(super) fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
     let name = || engine.as_str().to_owned();
     match built(engine) {
         Some(built) => Ok(built),
         None if is_polled(engine) => Err(OpenError::NotPublished { engine: name() }),
         None => Err(OpenError::NotBuilt { engine: name() }),
     }
+}
+
+/// Whether an engine can be asked for all it holds.
+pub fn has_snapshots(engine: &EngineKind) -> bool {
+    built(engine).is_some_and(|built| built.snapshots.is_some())
 }
 
 /// What the text of an engine's metrics says of one rank.

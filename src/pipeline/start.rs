@@ -105,7 +105,7 @@ pub async fn start(
         BusConfig::Embedded => Arc::new(Embedded::new(fleet.events_sender())),
         BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
         BusConfig::Zmq(zmq) => {
-            let publishes = !config.sources.is_empty();
+            let publishes = config.has_sources();
             Arc::new(ZmqBus::start(zmq, publishes, &fleet, clock, tasks).await?)
         }
     };
@@ -115,7 +115,7 @@ pub async fn start(
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
     }
-    if !config.sources.is_empty() {
+    if config.has_sources() {
         pipeline.bus.keep_snapshots(&pipeline.fleet, clock, tasks);
     }
     if config.bus.is_read() {
@@ -128,7 +128,7 @@ pub async fn start(
 struct Begun {
     replica: Replica,
     engine: EngineKind,
-    pool_blocks: Option<u64>,
+    signs: Arc<Signs>,
     source: Box<dyn Source>,
     recovery: Recovery,
     view: ViewSettings,
@@ -198,7 +198,7 @@ impl Pipeline {
         let begun = Begun {
             replica: source.replica.clone(),
             engine: source.engine.clone(),
-            pool_blocks: source.pool_blocks,
+            signs: Arc::new(Signs::new(source.pool_blocks)),
             source: self.with_twin(opened.source, &source.replica, log.as_ref(), tasks),
             recovery,
             view: opened.view,
@@ -234,7 +234,7 @@ impl Pipeline {
             mpsc::channel(usize::try_from(limits::COMMAND_QUEUE).unwrap_or(1));
         let (status, status_rx) = watch::channel(ReplicaStatus::starting());
         let replica = Arc::new(begun.replica);
-        let signs = Arc::new(Signs::new(begun.pool_blocks));
+        let signs = begun.signs;
         let is_bridged = begun.log.is_some();
         let life = begun.log.as_ref().and_then(LogWriter::life);
         let parts = DriverParts {

@@ -1,10 +1,17 @@
 //! Replicas that are read from a bus.
 
+use std::sync::Arc;
+
 use kvbridge_adapters_api::Source;
 use kvbridge_schemas::{EngineKind, Projection, Replica};
 
 use super::{Begun, FOLD_VERSION, Pipeline, Tasks};
-use crate::{config::Config, pipeline::registry, recovery::Recovery, view::ViewSettings};
+use crate::{
+    config::Config,
+    pipeline::{Signs, registry},
+    recovery::Recovery,
+    view::ViewSettings,
+};
 
 impl Pipeline {
     /// Begins to read one replica that another process publishes. `false` = it is read already.
@@ -21,13 +28,14 @@ impl Pipeline {
         }
         let engine = engine.unwrap_or_else(|| EngineKind::Other("unknown".to_owned()));
         let removal = registry::removal(&engine);
-        let Some(source) = self.bus.source(replica, removal) else { return false };
+        let signs = Arc::<Signs>::default();
+        let Some(source) = self.bus.source(replica, removal, &signs) else { return false };
         let view = ViewSettings {
             projection: Projection::Last8,
             removal,
             orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
         };
-        self.begin_reader(replica, (engine, source, view), config, tasks);
+        self.begin_reader(replica, (engine, source, view, signs), config, tasks);
         true
     }
 
@@ -35,7 +43,7 @@ impl Pipeline {
     pub(super) fn begin_reader(
         &self,
         replica: &Replica,
-        (engine, source, view): (EngineKind, Box<dyn Source>, ViewSettings),
+        (engine, source, view, signs): (EngineKind, Box<dyn Source>, ViewSettings, Arc<Signs>),
         config: &Config,
         tasks: &mut Tasks,
     ) {
@@ -43,7 +51,7 @@ impl Pipeline {
         let begun = Begun {
             replica: replica.clone(),
             engine,
-            pool_blocks: None,
+            signs,
             source,
             recovery,
             view,

@@ -8,7 +8,7 @@ use super::{super::lease, Pipeline, StartError, Tasks, Terms};
 use crate::{
     checkpoint::Kept,
     config::{Config, SourceConfig},
-    pipeline::{Shift, ViewCut, registry},
+    pipeline::{Shift, Signs, ViewCut, registry},
     recovery::Checkpoint,
 };
 
@@ -41,9 +41,10 @@ impl Pipeline {
     fn follow_log(&self, source: &SourceConfig, config: &Config, tasks: &mut Tasks) -> bool {
         let (replica, engine) = (&source.replica, &source.engine);
         let Some(view) = registry::polled_view(engine, config) else { return false };
-        let followed = self.bus.follower(replica, view.removal, self.clock, tasks);
+        let signs = Arc::<Signs>::default();
+        let followed = self.bus.follower(replica, view.removal, &signs, (self.clock, tasks));
         let Some(followed) = followed else { return false };
-        self.begin_reader(replica, (engine.clone(), followed, view), config, tasks);
+        self.begin_reader(replica, (engine.clone(), followed, view, signs), config, tasks);
         true
     }
 

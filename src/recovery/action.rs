@@ -108,6 +108,8 @@ pub enum TrustReason {
     Flushed,
     /// The replica was given up to keep the process within its limits.
     OverLimit,
+    /// Other ranks of the instance deliver, this one never did.
+    RankMissing,
     /// No bridge says that the log is of this life and goes on.
     BridgeSilent,
     /// The view is not as far yet as the bridges say that the log is.
@@ -118,7 +120,7 @@ pub enum TrustReason {
 
 impl TrustReason {
     /// Every reason.
-    pub const ALL: [TrustReason; 23] = [
+    pub const ALL: [TrustReason; 24] = [
         TrustReason::Contiguous,
         TrustReason::JoinedLate,
         TrustReason::Joining,
@@ -139,6 +141,7 @@ impl TrustReason {
         TrustReason::Flushed,
         TrustReason::OverLimit,
         TrustReason::Unannounced,
+        TrustReason::RankMissing,
         TrustReason::BridgeSilent,
         TrustReason::CatchingUp,
         TrustReason::Upstream,
@@ -172,6 +175,7 @@ impl TrustReason {
             TrustReason::Unannounced => "unannounced",
             TrustReason::Flushed => "flushed",
             TrustReason::OverLimit => "over_limit",
+            TrustReason::RankMissing => "rank_missing",
             TrustReason::BridgeSilent => "bridge_silent",
             TrustReason::CatchingUp => "catching_up",
             TrustReason::Upstream => "upstream",

@@ -98,6 +98,9 @@ impl Recovery {
         recovery.audit_from = state.audit_from.min(cursor.next_seq);
         recovery.highest_live = state.highest_live;
         recovery.confirmed = state.confirmed;
+        // Nothing says what the view began with: a promise may be behind it.
+        recovery.plain.relied_on =
+            recovery.promised_plain() && matches!(recovery.lineage, Lineage::Proven(_));
         recovery.incarnation = state.incarnation;
         recovery.closed = VecDeque::from(state.closed);
         recovery.resumes = recovery.settings.capabilities.drain == Drain::Destructive;

@@ -105,10 +105,14 @@ pub enum Fact {
     Unannounced,
     /// Another reader takes the engine's events away.
     CompetingConsumer,
+    /// The engine is not as its snapshot takes for granted.
+    Disproved,
     /// The view was given up to keep the process within its limits.
     OverLimit,
     /// A view that was given up may be learnt again.
     Released,
+    /// Other ranks of the instance deliver, this one never did.
+    RankMissing,
     /// No bridge speaks for the log any more.
     BridgeSilent,
     /// A bridge speaks for the log again.
@@ -172,8 +176,10 @@ impl Fact {
             Fact::Unannounced => "unannounced",
             Fact::CompetingConsumer => "competing_consumer",
             Fact::Resumed(_) => "resumed",
+            Fact::Disproved => "disproved",
             Fact::OverLimit => "over_limit",
             Fact::Released => "released",
+            Fact::RankMissing => "rank_missing",
             Fact::BridgeSilent => "bridge_silent",
             Fact::Vouched => "vouched",
             Fact::TailBehind(_) => "tail_behind",

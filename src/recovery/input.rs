@@ -31,6 +31,9 @@ pub enum Input {
     /// Whoever writes a log from this view lacks batches of it from this seq on: a look at the
     /// engine begins there. Nothing is believed less for it.
     LookFrom(Seq),
+    /// Whether other ranks of the same instance have delivered batches for long and this one never
+    /// did. The shell sees the ranks together; a machine sees its own alone.
+    RankMissing(bool),
     /// The moment returned by `next_deadline` has passed.
     DeadlineReached,
 }
@@ -42,6 +45,8 @@ pub enum Finding {
     CountBelowZero,
     /// The same in another tier than the device's.
     HostCountBelowZero,
+    /// Another copy of a block that a snapshot told without its content, and so told once.
+    SecondCopy,
     /// Too many blocks wait for their parents; the newest cannot be reached by a prefix any more.
     ParkingOverflow,
 }

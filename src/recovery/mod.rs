@@ -38,6 +38,7 @@ mod input;
 mod live;
 mod loss;
 mod phase;
+mod plain;
 mod planted;
 mod replay;
 mod settings;
@@ -67,6 +68,7 @@ pub use settings::{Limits, Settings};
 use self::{
     held::{DigestRing, Held},
     phase::Phase,
+    plain::Plain,
     standing::{Cap, Lineage},
     timer::Pace,
     upstream::Vouched,
@@ -87,8 +89,8 @@ pub struct Recovery {
     held: Held,
     /// Highest live seq seen in this epoch.
     highest_live: Option<Seq>,
-    /// The view had every seq of this epoch below when the source attached: none of them comes live
-    /// any more, also when the view was dropped since.
+    /// The view had every seq of this epoch below when the source attached, also when it was
+    /// dropped since: its start does not come live any more.
     told_before: Seq,
     /// The wire's own name of this life.
     incarnation: Option<String>,
@@ -130,9 +132,15 @@ pub struct Recovery {
     resumes: bool,
     /// Whoever writes a log from this view lacks batches from here on: the next look brings them.
     look_from: Option<Seq>,
+    /// Other ranks of the instance deliver, and this one never did.
+    rank_missing: bool,
     vouched: Vouched,
     /// Snapshots failed in this episode; another way is taken until the view is settled.
     snapshot_failed: bool,
+    /// Stored cuts that were installed in this episode, none of them proven.
+    stored_installs: u32,
+    /// Whether the engine is as its snapshots take for granted.
+    plain: Plain,
 }
 
 /// What every handler needs: the time and where effects go.
@@ -187,8 +195,11 @@ impl Recovery {
             unannounced: false,
             resumes: false,
             look_from: None,
+            rank_missing: false,
             vouched: Vouched::default(),
             snapshot_failed: false,
+            stored_installs: 0,
+            plain: Plain::default(),
         }
     }
 
@@ -205,8 +216,10 @@ impl Recovery {
             Input::OverLimit => self.over_limit(&mut cx),
             Input::Release => self.release(&mut cx),
             Input::LookFrom(seq) => self.look_from(&mut cx, seq),
+            Input::RankMissing(missing) => self.rank_missing(&mut cx, missing),
             Input::DeadlineReached => self.deadline(&mut cx),
         }
+        self.rank_missing &= !self.has_delivered();
         self.follow_vouch(&mut cx);
         self.announce(&mut cx);
         self.assert_invariants();
@@ -266,6 +279,7 @@ impl Recovery {
                 cx.record(Fact::Restarted);
                 self.new_epoch(cx, None, None);
             }
+            SourceEvent::Disproved => self.disproved(cx),
             SourceEvent::Unannounced => {
                 cx.record(Fact::Unannounced);
                 self.unannounced = true;

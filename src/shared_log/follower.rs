@@ -7,7 +7,7 @@
 use kvbridge_adapters_api::{
     Batch, Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport,
 };
-use kvbridge_schemas::{BusSeq, Cursor, Epoch, Scope, Seq};
+use kvbridge_schemas::{BusSeq, Cursor, Epoch, Event, Scope, Seq};
 
 use super::{Place, Positions, Reorder, ReorderLimits, Start};
 use crate::recovery::Tick;
@@ -60,6 +60,8 @@ pub struct Follower {
     through: Option<BusSeq>,
     /// Where the log goes on behind the last snapshot.
     stored: Option<Start>,
+    /// Where the newest reset ends that was delivered.
+    reset: Option<Cursor>,
 }
 
 impl Follower {
@@ -71,6 +73,7 @@ impl Follower {
             newest: Cursor::default(),
             through: None,
             stored: None,
+            reset: None,
         }
     }
 
@@ -79,6 +82,7 @@ impl Follower {
         if !same_log {
             self.positions.clear();
             self.stored = None;
+            self.reset = None;
         }
         if !(continuous && same_log) {
             self.through = None;
@@ -115,7 +119,12 @@ impl Follower {
     /// A message of an answer.
     pub fn replayed(&mut self, batch: &Batch, at: BusSeq) {
         self.note(batch, at);
-        self.newest = self.newest.max(behind(batch));
+        self.delivered(batch);
+    }
+
+    /// Where the newest reset ends that was met: a view from before it leads to it again.
+    pub fn reset(&self) -> Option<Cursor> {
+        self.reset
     }
 
     /// An answer brought everything up to there: whoever stands at this cursor misses nothing.
@@ -157,7 +166,14 @@ impl Follower {
         let before = out.len();
         change(&mut self.window, out);
         for batch in &out[before..] {
-            self.newest = self.newest.max(behind(batch));
+            self.delivered(batch);
+        }
+    }
+
+    fn delivered(&mut self, batch: &Batch) {
+        self.newest = self.newest.max(behind(batch));
+        if batch.events.iter().any(|event| matches!(event, Event::Reset(_))) {
+            self.reset = self.reset.max(Some(behind(batch)));
         }
     }
 }
@@ -262,6 +278,7 @@ pub fn log_capabilities(removal: Removal) -> Capabilities {
             counts: true,
             namespaces: true,
             content: true,
+            plain: false,
         }),
         continuity: Continuity::Proven,
         removal,

@@ -117,6 +117,7 @@ fn level(fact: Fact) -> Level {
         | Fact::ReplayFailed
         | Fact::EndOnly
         | Fact::BarrierMissed
+        | Fact::Disproved
         | Fact::Short
         | Fact::Inconsistent
         | Fact::TooLarge
@@ -124,6 +125,7 @@ fn level(fact: Fact) -> Level {
         | Fact::LeaseExpired
         | Fact::TailLoss(_)
         | Fact::BridgeSilent
+        | Fact::RankMissing
         | Fact::TailBehind(_)
         | Fact::HealedByTwin(_) => Level::Warn,
         Fact::NewEpoch(_)

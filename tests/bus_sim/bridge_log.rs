@@ -153,7 +153,7 @@ impl Bridge {
             self.kept = Some((checkpoint, self.view.clone()));
         }
         if let Some(cut) = self.cut.take_if(|cut| cut.store_at <= now) {
-            objects.advance(cut.pointer, cut.object);
+            objects.advance(cut.pointer, cut.object, None);
         }
         if now >= self.snapshot_at && self.cut.is_none() {
             self.snapshot_at = now + 150 + self.rng.below(600);
@@ -167,10 +167,11 @@ impl Bridge {
         now: u64,
         log: &Log,
         objects: &mut Objects,
+        wish: Option<Cursor>,
     ) -> Option<Pointer> {
         let cut = self.make_cut(now, log)?;
-        objects.advance(cut.pointer.clone(), cut.object);
-        Some(cut.pointer)
+        objects.advance(cut.pointer, cut.object, wish);
+        objects.pointer.clone()
     }
 
     fn make_cut(&mut self, now: u64, log: &Log) -> Option<Cut> {

@@ -36,7 +36,7 @@ enum Arrived {
 /// What is asked of the bus.
 pub(crate) enum Asked {
     Replay(Known),
-    Snapshot(Option<String>),
+    Snapshot(Option<String>, Option<Cursor>),
 }
 
 /// One reader.
@@ -329,7 +329,7 @@ impl Consumer {
             }
             Action::RequestSnapshot { attempt, object } => {
                 self.shadow = Some((attempt, View::new(view_settings())));
-                self.ask(now, attempt, Asked::Snapshot(object));
+                self.ask(now, attempt, Asked::Snapshot(object, self.follower.reset()));
             }
             Action::CancelRequest => {
                 (self.asked, self.shadow) = (None, None);

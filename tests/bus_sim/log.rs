@@ -7,7 +7,9 @@ use std::{
 };
 
 use kvbridge::{
-    schemas::{BusSeq, Digest, Envelope, Epoch, Event, Seq, SnapshotHeader, SnapshotRecord},
+    schemas::{
+        BusSeq, Cursor, Digest, Envelope, Epoch, Event, Seq, SnapshotHeader, SnapshotRecord,
+    },
     shared_log::{LogEnds, Outgoing, Pointer},
 };
 
@@ -178,9 +180,9 @@ pub(crate) struct Objects {
 
 impl Objects {
     /// Moves the pointer to a greater one only.
-    pub(crate) fn advance(&mut self, pointer: Pointer, object: Object) {
+    pub(crate) fn advance(&mut self, pointer: Pointer, object: Object, reset: Option<Cursor>) {
         self.stored.entry(pointer.object.clone()).or_insert(object);
-        let stays = self.pointer.as_ref().is_some_and(|there| !pointer.supersedes(there));
+        let stays = self.pointer.as_ref().is_some_and(|there| !pointer.supersedes(there, reset));
         if !stays || self.last_writer_wins {
             self.pointer = Some(pointer);
         }

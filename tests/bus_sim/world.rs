@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use kvbridge::{
     api::SnapshotRefusal,
-    schemas::{Status, Trust},
+    schemas::{Cursor, Status, Trust},
     shared_log::Pointer,
 };
 
@@ -242,22 +242,22 @@ impl World {
         }
         match asked {
             Asked::Replay(known) => reading::replay(&self.log, &known, self.mistake),
-            Asked::Snapshot(Some(object)) => match self.objects.stored.get(&object) {
+            Asked::Snapshot(Some(object), _) => match self.objects.stored.get(&object) {
                 Some(object) => reading::snapshot(object, None),
                 None => vec![Part::Refused(SnapshotRefusal::Unavailable)],
             },
-            Asked::Snapshot(None) => self.best_snapshot(),
+            Asked::Snapshot(None, reset) => self.best_snapshot(reset),
         }
     }
 
     /// The pointed one, if all that came behind it is still there; else a fresh one.
-    fn best_snapshot(&mut self) -> Vec<Part> {
+    fn best_snapshot(&mut self, reset: Option<Cursor>) -> Vec<Part> {
         if self.rng.hit(self.bus.busy) {
             self.faults_hit += 1;
             return vec![Part::Refused(SnapshotRefusal::Busy)];
         }
         let (ends, life) = (self.log.ends(), self.log.life());
-        let usable = |pointer: &Pointer| pointer.leads_on(ends, life);
+        let usable = |pointer: &Pointer| pointer.leads_on(ends, life) && pointer.is_behind(reset);
         let mut pointer = self.objects.pointer.clone().filter(usable);
         if pointer.is_none() {
             // One of those that are there answers.
@@ -268,7 +268,7 @@ impl World {
             let Some(there) = there else {
                 return vec![Part::Refused(SnapshotRefusal::Unavailable)];
             };
-            let fresh = self.bridges[there].keep_now(self.now, &self.log, &mut self.objects);
+            let fresh = self.bridges[there].keep_now(self.now, &self.log, &mut self.objects, reset);
             pointer = fresh.filter(usable);
         }
         let object = pointer.as_ref().and_then(|it| self.objects.stored.get(&it.object));
@@ -309,5 +309,6 @@ fn profile(rng: &mut Rng) -> Profile {
         replay: rng.hit(9_000),
         snapshot: false,
         unproven: false,
+        radix: None,
     }
 }

@@ -9,8 +9,10 @@ mod engine;
 mod faults;
 mod invariants;
 mod link;
+mod radix;
 mod restart;
 mod rng;
+mod snapshots;
 mod witness;
 mod world;
 

@@ -5,20 +5,21 @@ use std::collections::{BTreeMap, VecDeque};
 use kvbridge::{
     api::{
         AnswerPart, Attempt, Batch, Capabilities, Continuity, Drain, Removal, Replay,
-        SnapshotIntro, SnapshotRefusal, SnapshotSupport, SourceEvent,
+        SnapshotSupport, SourceEvent,
     },
     recovery::{
         Action, Fact, Input, Limits, PhaseKind, Planted, Recovery, Settings, Tick, TrustReason,
     },
-    schemas::{Epoch, Projection, Scope, Seq, Tier, TierTrust, Trust},
+    schemas::{Epoch, Projection, Seq, TierTrust},
     view::{View, ViewSettings},
 };
 
 use crate::{
-    engine::{Engine, Profile, Quirks, Residency},
+    engine::{Engine, Profile, Quirks, Radix, Residency},
     faults::Faults,
     invariants::Violation,
     link::{AnswerLink, LiveLink},
+    radix::{self, Bare},
     restart::Disk,
     rng::Rng,
     witness::Witness,
@@ -70,27 +71,29 @@ pub(crate) struct World {
     pub(crate) faults_hit: u64,
     pub(crate) settings: Settings,
     pub(crate) disk: Disk,
-    live: LiveLink,
-    answers: AnswerLink,
-    shadows: VecDeque<(Attempt, View)>,
-    rng: Rng,
-    faults: Faults,
+    pub(crate) live: LiveLink,
+    pub(crate) answers: AnswerLink,
+    pub(crate) shadows: VecDeque<(Attempt, View)>,
+    pub(crate) rng: Rng,
+    pub(crate) faults: Faults,
     paused_until: u64,
     old_life: Option<Batch>,
     stepped: bool,
     unreadable: BTreeMap<Seq, u32>,
     pub(crate) witness: Witness,
+    pub(crate) bare: Bare,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, planted: Option<Planted>) -> World {
         let mut rng = Rng::new(seed);
-        let profile = profile(&mut rng);
+        let mut profile = profile(&mut rng);
         let mut faults = Faults::swarm(&mut rng);
         let mut disk = Disk::new(seed);
         if planted.is_none() {
             // A planted mistake keeps the run that its pinned seed was found in.
             faults.process_restart = disk.restart_rate();
+            Radix::turn(&mut profile, seed);
         }
         let limits = limits();
         let mut settings = Settings::new(capabilities(&profile), 1_000_000);
@@ -123,6 +126,7 @@ impl World {
             stepped: false,
             unreadable: BTreeMap::new(),
             witness: Witness::default(),
+            bare: Bare::default(),
         }
     }
 
@@ -241,6 +245,9 @@ impl World {
             _ => self.rng.below(8),
         };
         self.live.hidden_reconnect(lost);
+        if let Some(clear) = self.engine.start_clear() {
+            self.live.send(self.now, clear, &Faults::default(), &mut self.rng);
+        }
         for _ in 0..lost.min(400) {
             if let Some(batch) = self.engine.step(self.now, Quirks::default()) {
                 self.live.send(self.now, batch, &Faults::default(), &mut self.rng);
@@ -261,8 +268,14 @@ impl World {
                 self.witness.proven_at = self.now;
             }
             for action in actions {
+                let installs = matches!(action, Action::Install { .. });
+                self.bare.follow(&action);
                 findings.extend(self.perform(action)?.into_iter().map(Input::Finding));
+                if installs {
+                    self.bare.installed(&self.view);
+                }
             }
+            self.bare.check(&self.view)?;
         }
         Ok(())
     }
@@ -308,6 +321,8 @@ impl World {
                             return Err(Violation::new("an unreadable body is asked for for ever"));
                         }
                     }
+                    // Each connection may look once more: the view still stands before it.
+                    Fact::Reattached => self.unreadable.clear(),
                     Fact::NewEpoch(_) | Fact::ResyncAsked => {
                         self.gave_up = false;
                         self.unreadable.clear();
@@ -346,38 +361,6 @@ impl World {
         self.live.end(self.now, back_after);
     }
 
-    fn serve_snapshot(&mut self, attempt: Attempt) {
-        let at = self.now + 2 + self.rng.below(30);
-        if self.rng.hit(self.faults.busy) {
-            self.faults_hit += 1;
-            let part = AnswerPart::SnapshotRefused(SnapshotRefusal::Busy);
-            return self.answers.push(at, attempt, part);
-        }
-        let shadow = install(&self.engine.state(), self.engine.profile.groups);
-        let records = shadow.snapshot().len() as u64;
-        let barrier = self.engine.barrier(self.now);
-        let intro = SnapshotIntro {
-            epoch: barrier.epoch,
-            resume_seq: barrier.seq,
-            last_digest: None,
-            record_count: records,
-            barrier: Some(barrier.seq),
-            trust: TierTrust::all(Trust::Exact),
-        };
-        let faults = self.faults.clone();
-        self.live.send(self.now, barrier, &faults, &mut self.rng);
-        self.shadows.push_back((attempt, shadow));
-        let sent = if self.rng.hit(faults.short) && records > 0 {
-            self.faults_hit += 1;
-            records - 1
-        } else {
-            records
-        };
-        self.answers.push(at, attempt, AnswerPart::SnapshotIntro(intro));
-        self.answers.push(at + 1, attempt, AnswerPart::SnapshotRecords(sent));
-        self.answers.push(at + 2, attempt, AnswerPart::SnapshotEnd);
-    }
-
     /// What the view holds, in the engine's terms.
     pub(crate) fn residency(&self) -> Residency {
         let mut residency = Residency::new();
@@ -388,31 +371,6 @@ impl World {
         }
         residency
     }
-}
-
-fn install(state: &Residency, groups: u32) -> View {
-    use kvbridge::schemas::{BlockHash, Group, GroupKind, Parent, SnapshotRecord};
-    let records = state.iter().map(|((hash, tier, group), count)| SnapshotRecord {
-        hash: BlockHash::from_u64(*hash),
-        parent: Parent::Unknown,
-        content: None,
-        block_size: 0,
-        tier: tier.clone(),
-        group: (groups > 1).then(|| Group {
-            index: *group,
-            kind: (*group > 0).then_some(GroupKind::SlidingWindow),
-            window: None,
-        }),
-        count: *count,
-        lora: None,
-        salt: None,
-        extra: None,
-        partial: false,
-        bigram: false,
-        parked: false,
-        hint: false,
-    });
-    View::install(view_settings(), records.collect::<Vec<_>>()).expect("the model's state installs")
 }
 
 pub(crate) fn view_settings() -> ViewSettings {
@@ -431,6 +389,7 @@ fn profile(rng: &mut Rng) -> Profile {
         replay: rng.hit(8_500),
         snapshot,
         unproven: rng.hit(2_500),
+        radix: None,
     }
 }
 
@@ -438,16 +397,21 @@ fn capabilities(profile: &Profile) -> Capabilities {
     Capabilities {
         epoch_on_wire: profile.epoch_on_wire,
         replay: if profile.replay { Replay::Journal } else { Replay::Absent },
-        snapshot: profile.snapshot.then_some(SnapshotSupport {
-            barrier: true,
-            tiers: true,
-            counts: true,
-            namespaces: true,
-            content: true,
+        snapshot: profile.snapshot.then_some(if profile.radix.is_some() {
+            radix::support()
+        } else {
+            SnapshotSupport {
+                barrier: true,
+                tiers: true,
+                counts: true,
+                namespaces: true,
+                content: true,
+                plain: false,
+            }
         }),
         continuity: if profile.unproven { Continuity::Unproven } else { Continuity::Proven },
         removal: Removal::PerCopy,
-        clear_scope: Scope::Tiers(vec![Tier::Device]),
+        clear_scope: profile.clear_scope(),
         drain: Drain::Shared,
         one_hash_per_block: true,
     }

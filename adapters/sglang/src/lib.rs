@@ -19,6 +19,9 @@
 mod block_hash;
 mod capabilities;
 mod normalize;
+pub mod server_info;
+mod snapshot;
+mod sources;
 mod wire;
 
 use kvbridge_adapters_api::Loss;
@@ -26,10 +29,16 @@ use kvbridge_adapters_msgpack::{Dialect, Fault, Opened, Read, Reader};
 use kvbridge_schemas::HashScheme;
 
 pub use block_hash::HASH_FUNCTION;
-pub use capabilities::capabilities;
+pub use capabilities::{capabilities, snapshot_support};
 pub use kvbridge_adapters_msgpack::{
     BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
 };
+pub use server_info::{ServerInfo, ServerInfoError};
+pub use snapshot::{
+    CHUNK_HASHES_MAX, CHUNK_RECORDS_MAX, RECORD_HASHES_MAX, SNAPSHOT_RECORDS_MAX, SNAPSHOT_REQUEST,
+    SnapshotFault, SnapshotMessage, SnapshotReader, ends_snapshot,
+};
+pub use sources::read_sources;
 pub use wire::topic::{LIFE_BYTES_MAX, Topic, TopicError};
 
 /// Format of a batch whose events are positional arrays (to 0.5.19), or that has none.

@@ -47,4 +47,4 @@ pub use poll::{Permit, PollSettings, Poller};
 pub use rank::FORMAT_JSON;
 #[cfg(feature = "source")]
 pub use rank_source::RankSource;
-pub use wire::ServerInfo;
+pub use wire::{ServerInfo, read_sources};

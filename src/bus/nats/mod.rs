@@ -57,7 +57,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
-    pipeline::{Fleet, Tasks},
+    pipeline::{Fleet, Signs, Tasks},
     telemetry::{BusMetrics, BusSnapshotMetrics},
 };
 
@@ -277,11 +277,11 @@ impl Bus for NatsBus {
         &self,
         replica: &Replica,
         removal: Removal,
-        clock: Clock,
-        tasks: &mut Tasks,
+        signs: &Arc<Signs>,
+        (clock, tasks): (Clock, &mut Tasks),
     ) -> Option<Box<dyn Source>> {
         if let Some(reader) = self.reader.get() {
-            return Some(reader.source(replica, removal));
+            return Some(reader.source(replica, removal, Arc::clone(signs)));
         }
         let sessions = self.session(tasks);
         let reader = self.followed.get_or_init(|| {
@@ -291,15 +291,20 @@ impl Bus for NatsBus {
             self.read(Arc::clone(&reader), tasks);
             reader
         });
-        Some(reader.source(replica, removal))
+        Some(reader.source(replica, removal, Arc::clone(signs)))
     }
 
     fn is_flushed(&self) -> bool {
         self.streams().values().all(|stream| stream.spool.used_bytes() == 0)
     }
 
-    fn source(&self, replica: &Replica, removal: Removal) -> Option<Box<dyn Source>> {
-        Some(self.reader.get()?.source(replica, removal))
+    fn source(
+        &self,
+        replica: &Replica,
+        removal: Removal,
+        signs: &Arc<Signs>,
+    ) -> Option<Box<dyn Source>> {
+        Some(self.reader.get()?.source(replica, removal, Arc::clone(signs)))
     }
 
     fn find_anew(&self, replica: &Replica) {

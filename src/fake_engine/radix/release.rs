@@ -36,6 +36,11 @@ impl RadixRelease {
         self.since(5, 18)
     }
 
+    /// The host tier is announced, by the name that it has kept.
+    pub fn host(self) -> bool {
+        self.since(5, 18)
+    }
+
     /// Events are maps; before they were positional arrays.
     pub fn maps(self) -> bool {
         self.since(5, 20)
@@ -43,6 +48,11 @@ impl RadixRelease {
 
     /// Stores name the adapter.
     pub fn lora_name(self) -> bool {
+        self.since(5, 22)
+    }
+
+    /// Its server tells where events are.
+    pub fn tells_sources(self) -> bool {
         self.since(5, 22)
     }
 

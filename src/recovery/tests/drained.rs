@@ -103,6 +103,17 @@ fn a_kept_view_remembers_that_blocks_go_without_a_word() {
     assert_eq!((trust.device, reason), (Trust::LowerBound, TrustReason::Unannounced));
 }
 
+/// Until it is attached anew: that may be another engine, or another release of it.
+// spec: recovery 5.10
+#[test]
+fn that_blocks_go_without_a_word_is_said_at_each_attachment() {
+    let mut machine = Script::new(drained());
+    machine.run("attach; unannounced; live 0; restarted; live 0");
+    assert_eq!(machine.recovery.standing().1, TrustReason::Unannounced);
+    machine.run("detach; attach; restarted; live 0");
+    assert_eq!(machine.recovery.standing().1, TrustReason::Contiguous);
+}
+
 #[test]
 fn a_kept_lower_bound_stays_one() {
     let mut machine = Script::new(drained());

@@ -1084,15 +1084,14 @@ fn no_history() {
     );
 }
 
-/// A destructive source that knows of silent removals: never more than a lower bound, in no life,
-/// until another engine is attached.
+/// A destructive source that knows of silent removals: never more than a lower bound, in no life.
 // spec: recovery 5.10
 #[test]
 fn unannounced() {
     check(
         without_replay(),
         "attach",
-        "unannounced; live 0; live 1; restarted; live 0; detach; attach; restarted; live 0",
+        "unannounced; live 0; live 1; restarted; live 0",
         expect![[r#"
             record unannounced
             record first_is_zero
@@ -1107,19 +1106,6 @@ fn unannounced() {
             record first_is_zero
             apply 0
             announce lower_bound (unannounced)
-            announce none (detached)
-            record reattached
-            record no_history
-            clear 2 Unproven
-            announce lower_bound (history_lost)
-            record restarted
-            announce none (new_epoch)
-            record new_epoch
-            clear 3 NewEpoch
-            announce none (joining)
-            record first_is_zero
-            apply 0
-            announce exact (contiguous)
         "#]],
     );
 }
@@ -1488,5 +1474,24 @@ fn too_large() {
         cancel
         request_replay 0
     "#]],
+    );
+}
+
+/// A rank that never spoke while others of its instance do: whatever its emptiness looks like.
+// spec: recovery 5.13
+#[test]
+fn rank_missing() {
+    check(
+        vllm_like(),
+        "",
+        "rank_missing; rank_missing; attach; detach; attach; live 0; rank_missing; live 1",
+        expect![[r#"
+            record rank_missing
+            announce none (rank_missing)
+            record first_is_zero
+            apply 0
+            announce exact (contiguous)
+            apply 1
+        "#]],
     );
 }

@@ -1,10 +1,13 @@
 //! The real bridge on a real fake engine: what the bridge holds is what the engine has, or it says
 //! so.
 
+mod by_server;
 mod drained;
 mod faults;
 mod members;
 pub(crate) mod peer;
 mod radix;
 mod resumed;
+mod snapshots;
+mod started;
 mod truth;

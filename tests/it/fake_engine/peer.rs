@@ -1,18 +1,18 @@
 //! A fake engine and a bridge that reads it, both as processes, and what is asked of them.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::started::{bridge, fake_engine};
 use crate::program::{Running, kvbridge, without_authorities};
 
 /// No test waits longer for one thing.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Looks before something that nobody announces counts as missing; a minute of them.
+const LOOKS_MAX: u32 = 3_000;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
@@ -70,28 +70,48 @@ impl Pair {
 
     /// Starts both and waits for nothing.
     pub(crate) fn begin(engine: &str, args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
-        Pair::begin_keeping(engine, args, source, None)
+        Pair::join(engine, fake_engine(engine, "127.0.0.1:0", args), source, None)
     }
 
     /// The same with a bridge that keeps its view there.
-    pub(crate) fn begin_keeping(
+    pub(crate) fn begin_keeping(engine: &str, args: &str, state: PathBuf) -> Pair {
+        let fake = fake_engine(engine, "127.0.0.1:0", args);
+        Pair::join(engine, fake, |_| Vec::new(), Some(state))
+    }
+
+    /// A bridge that comes when the engine has had so many requests and these faults wait.
+    pub(crate) async fn late(
+        (engine, args, source): (&str, &str, &str),
+        bursts: u64,
+        faults: &[Value],
+    ) -> Pair {
+        let fake = fake_engine(engine, "127.0.0.1:0", args);
+        let control = format!("{}/control", fake.1["http"].as_str().unwrap());
+        let client = crate::bridge::http_client();
+        let burst = json!({"fault": "burst", "count": bursts});
+        for fault in std::iter::once(&burst).chain(faults) {
+            let answer = client.post(&control).body(fault.to_string()).send().await.unwrap();
+            assert!(answer.status().is_success(), "{fault}");
+        }
+        let source = |_: &str| source.split_whitespace().map(str::to_owned).collect();
+        Pair::join(engine, fake, source, None)
+    }
+
+    fn join(
         engine: &str,
-        args: &str,
+        (fake, ports): (Running, Value),
         source: impl Fn(&str) -> Vec<String>,
         state: Option<PathBuf>,
     ) -> Pair {
-        let mut command = kvbridge();
-        command.args(["fake-engine", "--engine", engine]);
-        command.args("--ports-json --pub 0 --replay 0".split(' '));
-        command.args(["--http", "127.0.0.1:0", "--step-ms", "1"]).args(args.split_whitespace());
-        let mut fake = Running::start(&mut command);
-        let ports: Value = serde_json::from_str(&fake.line()).unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (live, replay) = (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"]));
         let flag = format!("--{engine}");
         let mut run = vec!["run", "--listen", "127.0.0.1:0", &flag, &live];
         if !replay.is_empty() {
             run.extend(["--replay", &replay]);
+        }
+        if let Some(snapshot) = ports["ranks"][0]["snapshot"].as_str() {
+            run.extend(["--snapshot", snapshot, "--plain-cache"]);
         }
         run.extend(["--model", "fake", "--instance", "i:1"]);
         let mut run: Vec<String> = run.into_iter().map(str::to_owned).collect();
@@ -115,6 +135,57 @@ impl Pair {
         assert_eq!(self.bridge.wait(), 0);
         meanwhile(self).await;
         (self.bridge, self.replica_url) = bridge(&self.run, self.state.as_deref());
+    }
+
+    /// The same of an engine that is known by its server alone, which that flag names. Returns when
+    /// its replicas are there.
+    pub(crate) async fn by_server(engine: &str, args: &str, flag: &str) -> Pair {
+        let (fake, ports) = fake_engine(engine, "127.0.0.1:0", args);
+        let fake_url = ports["http"].as_str().unwrap().to_owned();
+        let mut command = without_authorities(kvbridge());
+        command.args(["run", "--listen", "127.0.0.1:0", flag, &fake_url]);
+        command.env("KVBRIDGE__DISCOVERY__REFRESH", "100ms");
+        let mut bridge = Running::start(&mut command);
+        let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
+        let (rank, client) = (0, crate::bridge::http_client());
+        let replica_url = format!("{url}/v1/replicas/");
+        let mut pair = Pair {
+            fake,
+            bridge,
+            fake_url,
+            replica_url,
+            rank,
+            client,
+            run: Vec::new(),
+            state: None,
+        };
+        let instance = pair.fake_url.strip_prefix("http://127.0.0.1:").unwrap();
+        let key = format!("fake.127=2E0=2E0=2E1=3A{instance}.0");
+        pair.replica_url.push_str(&key);
+        for _ in 0..LOOKS_MAX {
+            if pair.replicas().await.contains(&key) {
+                return pair;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        panic!("no replica was found");
+    }
+
+    /// The engine ends, and another process takes its server's place.
+    pub(crate) fn replace(&mut self, engine: &str, args: &str) {
+        let http = self.fake_url.strip_prefix("http://").unwrap().to_owned();
+        self.fake.kill();
+        // Connections to the one before are dead.
+        self.client = crate::bridge::http_client();
+        self.fake = fake_engine(engine, &http, args).0;
+    }
+
+    /// The keys of all replicas, in order.
+    pub(crate) async fn replicas(&self) -> Vec<String> {
+        let (url, _) = self.replica_url.rsplit_once('/').unwrap();
+        let all: Value = serde_json::from_str(&self.text(url).await).unwrap();
+        let all = all["replicas"].as_array().unwrap();
+        all.iter().map(|it| it["key"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Looks at another rank from now on.
@@ -181,6 +252,28 @@ impl Pair {
     pub(crate) async fn rings(&self, alarm: &str) -> bool {
         let status: Value = serde_json::from_str(&self.text(&self.replica_url).await).unwrap();
         status["alarms"].as_array().unwrap().iter().any(|name| name == alarm)
+    }
+
+    /// How often the bridge told a fact of the rank that is looked at.
+    pub(crate) async fn fact(&self, fact: &str) -> u64 {
+        self.fact_of(self.rank, fact).await
+    }
+
+    pub(crate) async fn fact_of(&self, rank: u32, fact: &str) -> u64 {
+        let replica = format!("replica=\"fake.i=3A1.{rank}\"");
+        let line = format!("kvbridge_facts_total{{{replica},fact=\"{fact}\"}} ");
+        let metrics = self.bridge_metrics().await;
+        let found = metrics.lines().find_map(|text| text.strip_prefix(&line));
+        found.map_or(0, |count| count.parse().unwrap())
+    }
+
+    /// What a match of a prompt says of the rank.
+    pub(crate) async fn matched(&self, tokens: &[u32]) -> Value {
+        let (url, _) = self.replica_url.split_once("/v1/").unwrap();
+        let body = json!({"model": "fake", "token_ids": tokens}).to_string();
+        let answer = self.client.post(format!("{url}/v1/match")).body(body).send().await.unwrap();
+        let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        answer["replicas"][0].clone()
     }
 
     pub(crate) async fn status(&self) -> Status {
@@ -276,19 +369,6 @@ impl Pair {
     async fn text(&self, url: &str) -> String {
         self.client.get(url).send().await.unwrap().text().await.unwrap()
     }
-}
-
-/// A bridge, and where its first replica is.
-fn bridge(run: &[String], state: Option<&Path>) -> (Running, String) {
-    let mut command = without_authorities(kvbridge());
-    if let Some(state) = state {
-        command.env("KVBRIDGE__STATE__DIR", state);
-    }
-    let mut bridge = Running::start(command.args(run));
-    let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
-    let line = bridge.line();
-    let (key, _) = line.trim().split_once(": ").unwrap();
-    (bridge, format!("{url}/v1/replicas/{key}"))
 }
 
 /// A header, one line a block, an end.

@@ -15,7 +15,7 @@ async fn a_stop_and_a_start_are_no_loss() {
         drop(std::fs::remove_dir_all(&state));
         // An answer takes long enough that one is under way whenever the bridge is stopped.
         let args = format!("--drain-wait-ms 300 --blocks 64 --encoding {release}");
-        let mut pair = Pair::begin_keeping("trtllm", &args, |_| Vec::new(), Some(state));
+        let mut pair = Pair::begin_keeping("trtllm", &args, state);
         pair.burst(30).await;
         let mut before = pair.reach(trust).await;
         for _ in 0..2 {

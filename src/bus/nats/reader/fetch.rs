@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kvbridge_adapters_api::{SnapshotIntro, SnapshotRefusal};
-use kvbridge_schemas::{Replica, SnapshotHeader, TierTrust, Trust, subject};
+use kvbridge_schemas::{Cursor, Replica, SnapshotHeader, TierTrust, Trust, subject};
 use tokio::sync::mpsc;
 
 use super::{
@@ -15,7 +15,7 @@ use crate::{
         snapshots::{Snapshots, StoreFault, records_of},
     },
     config::limits::BUS_REORDER_MESSAGES,
-    shared_log::Pointer,
+    shared_log::{Pointer, wish_of},
 };
 
 /// How long a bridge may take to store a fresh snapshot. Shorter than recovery waits for progress.
@@ -26,6 +26,8 @@ pub(super) struct Fetch {
     pub(super) replica: Replica,
     /// Name of a stored snapshot.
     pub(super) object: Option<String>,
+    /// A view from before it would only lead to it again.
+    pub(super) reset: Option<Cursor>,
 }
 
 /// Answers, or says why not.
@@ -60,7 +62,7 @@ async fn answer(
     };
     let (object, stored) = match &wanted.object {
         Some(object) => (object.clone(), None),
-        None => match best(log, session, &store, &wanted.replica).await? {
+        None => match best(log, session, &store, wanted).await? {
             Ok(pointer) => (pointer.object.clone(), Some(pointer.start(BUS_REORDER_MESSAGES))),
             Err(refusal) => return Ok(Err(refusal)),
         },
@@ -95,9 +97,9 @@ async fn best(
     log: &Log,
     session: &Session,
     store: &Snapshots,
-    replica: &Replica,
+    wanted: &Fetch,
 ) -> Result<Result<Pointer, SnapshotRefusal>, Broken> {
-    let key = replica.key();
+    let key = wanted.replica.key();
     let stream = session.context.get_stream_no_info(&log.name).await;
     let stream: Handle = stream.map_err(|error| Broken::server(&error))?;
     let info = stream.get_info().await.map_err(|error| Broken::server(&error))?;
@@ -108,11 +110,12 @@ async fn best(
         Err(StoreFault::Missing) => None,
         Err(StoreFault::Server(error)) => return Err(Broken::Server(error)),
     };
-    let usable = |pointer: &Pointer| pointer.leads_on(ends(&info), life);
+    let usable =
+        |pointer: &Pointer| pointer.leads_on(ends(&info), life) && pointer.is_behind(wanted.reset);
     if let Some(pointer) = pointed.filter(usable) {
         return Ok(Ok(pointer));
     }
-    let asked = session.client.request(subject::snapshot(&key), "".into());
+    let asked = session.client.request(subject::snapshot(&key), wish_of(wanted.reset).into());
     let Ok(answer) = tokio::time::timeout(FRESH_DEADLINE, asked).await else {
         // A large view takes its time; the pointer will be there when it is asked for again.
         return Ok(Err(SnapshotRefusal::Busy));
@@ -131,6 +134,7 @@ fn intro(header: &SnapshotHeader, replica: &Replica) -> Option<SnapshotIntro> {
     let stands = header.resume_seq.0 > 0 && header.trust > Trust::None;
     (stands && header.replica == *replica).then_some(SnapshotIntro {
         epoch: Some(header.epoch),
+        incarnation: None,
         resume_seq: header.resume_seq,
         last_digest: header.last_digest,
         record_count: header.block_count,

@@ -18,6 +18,7 @@ use super::{
     Log, Reader,
     fetch::{Fetch, fetch},
     inbox::{Arrived, Inbox},
+    log::Breaks,
     message::{Read, read},
     replay::{Broken, Wanted, replay},
 };
@@ -26,6 +27,7 @@ use crate::{
         BUS_ANSWER_PARTS, BUS_POSITIONS, BUS_REORDER_BYTES, BUS_REORDER_MESSAGES,
         BUS_REORDER_WAIT_MS,
     },
+    pipeline::Signs,
     shared_log::{Follower, ReorderLimits, Start, log_capabilities},
     telemetry::BusReadMetrics,
 };
@@ -43,6 +45,8 @@ pub(super) enum Part {
     Continues(Cursor),
     /// With what its bridge believed of its view then.
     Batch(Batch, BusSeq, Trust),
+    /// Parts that were read together, in order.
+    Run(Vec<Part>),
     /// Everything up to there was read; `None` = the log never had anything.
     End(Option<BusSeq>),
     Truncated,
@@ -62,6 +66,9 @@ pub(super) struct LogSource {
     capabilities: Capabilities,
     subject: String,
     metrics: BusReadMetrics,
+    signs: Arc<Signs>,
+    /// What is noted of it was noted up to here.
+    breaks: Breaks,
     ready: VecDeque<Delivery>,
     follower: Follower,
     open: Option<Open>,
@@ -73,6 +80,8 @@ pub(super) struct LogSource {
 struct Open {
     attempt: Attempt,
     parts: mpsc::Receiver<Part>,
+    /// What came of them and was not delivered yet: goes with the request when that is given up.
+    run: VecDeque<Part>,
     task: AbortHandle,
 }
 
@@ -86,7 +95,7 @@ impl LogSource {
     pub(super) fn new(
         reader: Arc<Reader>,
         log: Arc<Log>,
-        replica: Replica,
+        (replica, signs): (Replica, Arc<Signs>),
         removal: Removal,
     ) -> LogSource {
         let key = replica.key();
@@ -95,6 +104,8 @@ impl LogSource {
         let first = SourceEvent::Upstream(*upstream.borrow_and_update());
         LogSource {
             inbox: log.join(&subject),
+            breaks: log.breaks(),
+            signs,
             reader,
             log,
             metrics: BusReadMetrics::register(&key),
@@ -108,7 +119,21 @@ impl LogSource {
         }
     }
 
+    /// What happened to the stream since this was last asked.
+    fn note_breaks(&mut self) {
+        let before = std::mem::replace(&mut self.breaks, self.log.breaks());
+        if self.breaks.resets > before.resets {
+            self.metrics.log_reset.increment(1);
+            self.signs.log_was_reset();
+        }
+        if self.breaks.passed > before.passed {
+            self.metrics.retention_passed.increment(1);
+            self.signs.retention_has_passed();
+        }
+    }
+
     fn arrived(&mut self, arrived: Arrived) {
+        self.note_breaks();
         match arrived {
             Arrived::Attached { continuous, same_log } => {
                 self.follower.attached(continuous, same_log);
@@ -158,6 +183,13 @@ impl LogSource {
                 self.follower.replayed(&batch, at);
                 AnswerPart::Batch(batch)
             }
+            // One by one: the follower must not count as read what the driver has not seen.
+            Some(Part::Run(parts)) => {
+                if let Some(open) = &mut self.open {
+                    open.run.extend(parts);
+                }
+                return;
+            }
             Some(Part::Continues(cursor)) => AnswerPart::Continues(cursor),
             Some(Part::End(through)) => {
                 self.open = None;
@@ -198,7 +230,8 @@ impl LogSource {
                 debug!(replica = %key, %attempt, %error, "request to the bus broke off");
             }
         });
-        self.open = Some(Open { attempt, parts, task: task.abort_handle() });
+        let run = VecDeque::new();
+        self.open = Some(Open { attempt, parts, run, task: task.abort_handle() });
     }
 
     fn replay(&mut self, attempt: Attempt, start_seq: Seq) {
@@ -217,7 +250,8 @@ impl LogSource {
     }
 
     fn fetch(&mut self, attempt: Attempt, object: Option<String>) {
-        let wanted = Fetch { replica: self.replica.clone(), object };
+        let reset = self.follower.reset();
+        let wanted = Fetch { replica: self.replica.clone(), object, reset };
         let (reader, log) = (Arc::clone(&self.reader), Arc::clone(&self.log));
         let (tx, rx) = mpsc::channel(BUS_ANSWER_PARTS);
         self.ask(attempt, async move { fetch(&reader, &log, wanted, tx).await }, rx);
@@ -271,8 +305,9 @@ impl Source for LogSource {
 }
 
 async fn next_part(open: &mut Option<Open>) -> (Attempt, Option<Part>) {
-    match open {
-        Some(open) => (open.attempt, open.parts.recv().await),
-        None => std::future::pending().await,
+    let Some(open) = open else { return std::future::pending().await };
+    match open.run.pop_front() {
+        Some(part) => (open.attempt, Some(part)),
+        None => (open.attempt, open.parts.recv().await),
     }
 }
