@@ -9,6 +9,8 @@ mod admission;
 mod alarms;
 mod config;
 mod events;
+mod feedback;
+mod fields;
 mod health;
 mod match_prefix;
 mod problem;
@@ -23,6 +25,8 @@ mod tls;
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod feedback_tests;
 #[cfg(test)]
 mod route_tests;
 #[cfg(test)]
@@ -116,6 +120,7 @@ struct Shared {
     finds_more: bool,
     /// Decisions so far, to log one of many.
     routes_decided: AtomicU64,
+    feedback: feedback::Feedback,
     reloads: mpsc::Sender<ReloadRequest>,
     reloads_taken: Mutex<Option<mpsc::Receiver<ReloadRequest>>>,
 }
@@ -139,6 +144,7 @@ impl Api {
             readiness: Mutex::new(Readiness::new(ready)),
             finds_more,
             routes_decided: AtomicU64::new(0),
+            feedback: feedback::Feedback::new(&pipeline.fleet),
             event_readers: permits(limits.events_reader_count_max),
             snapshot_readers: permits(limits::SNAPSHOT_READER_COUNT_MAX),
             pipeline,
@@ -183,11 +189,15 @@ impl Api {
             .route("/v1/replicas/{key}/resync", post(replicas::resync))
             .route("/v1/config/reload", post(config::reload))
             .route_layer(from_fn_with_state(self.clone(), admission::write));
+        let report = Router::new()
+            .route("/v1/feedback", post(feedback::answer))
+            .route_layer(from_fn_with_state(self.clone(), admission::report));
         Router::new()
             .route("/healthz", get(health::alive))
             .route("/readyz", get(health::ready))
             .merge(read)
             .merge(write)
+            .merge(report)
             .fallback(async || Problem::not_found())
             .method_not_allowed_fallback(async || Problem::method())
             .layer(DefaultBodyLimit::max(body_bytes_max))

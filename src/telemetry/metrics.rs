@@ -92,6 +92,12 @@ fn describe() {
         (name::HTTP_DENIED, "requests without the right to what they ask"),
         (name::EVENTS_READERS_REFUSED, "readers of events that were refused"),
         (name::ENGINE_POLLS_FAILED, "looks at an engine's metrics that told nothing"),
+        (name::FEEDBACK, "reports of requests that were served"),
+        (name::INPUT_TOKENS, "input tokens of requests that were reported"),
+        (name::CACHED_TOKENS, "of these, what the engines had cached"),
+        (name::PREDICTED_TOKENS, "of these, what was predicted to be cached"),
+        (name::TURNS, "turns of conversations"),
+        (name::REPREFILLED, "tokens of an earlier turn that were computed again"),
         (name::BUS_PUBLISHED, "messages the bus has"),
         (name::BUS_DUPLICATES, "messages the bus had already"),
         (name::BUS_RETRIES, "messages sent again"),
@@ -108,6 +114,7 @@ fn describe() {
         (name::MEMORY, "resident memory of the process"),
         (name::MEMORY_LIMIT, "soft limit of the process"),
         (name::INDEX_QUEUE, "index updates that wait"),
+        (name::SCATTER_RATIO, "part of the follow-up turns with under half of the input cached"),
         (name::BUS_SPOOL_MESSAGES, "messages without an acknowledgement"),
         (name::BUS_SPOOL_BYTES, "their bytes"),
         (name::BUS_LAG, "seconds from queue to acknowledgement"),
@@ -325,6 +332,10 @@ pub struct Metrics {
     pub index_queue: Gauge,
     /// See [`name::HTTP_DENIED`].
     pub denied: Counter,
+    /// Reports that were taken.
+    pub feedback_taken: Counter,
+    /// Reports that could not be read, or of a replica that nobody knows.
+    pub feedback_refused: Counter,
 }
 
 /// The handle of a replica's age, set at the moment of a scrape.
@@ -354,6 +365,8 @@ impl Metrics {
             },
             index_queue: gauge!(name::INDEX_QUEUE),
             denied: counter!(name::HTTP_DENIED),
+            feedback_taken: counter!(name::FEEDBACK, label::OUTCOME => "taken"),
+            feedback_refused: counter!(name::FEEDBACK, label::OUTCOME => "refused"),
         }
     }
 }
