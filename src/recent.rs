@@ -31,6 +31,11 @@ impl<K: Ord + Clone, V> Recent<K, V> {
         self.entries.len()
     }
 
+    /// Another bound from now on; what is above it goes with the next [`Recent::pop_old`]s.
+    pub(crate) fn set_max(&mut self, max: usize) {
+        self.max = max;
+    }
+
     /// Notes a value, as the newest. The caller then takes out with [`Recent::pop_old`] what has
     /// become too much: it alone knows what else goes with an entry.
     pub(crate) fn note(&mut self, now: Tick, key: K, value: V) {

@@ -78,6 +78,7 @@ impl Service {
             alarms,
             render: render.clone(),
             ready: config.ready.clone(),
+            backfill: config.backfill,
             finds_more: config.bus.is_read(),
             stop: draining.clone(),
         });

@@ -11,8 +11,8 @@ use crate::config::limits;
 
 /// Refuses fields that this question does not have, and asks for those that it needs.
 pub(super) fn check(request: &Request, asked: Asked) -> Result<(), Problem> {
-    use Asked::{Feedback, Match, Route};
-    let served: &[Asked] = &[Feedback];
+    use Asked::{Backfill, Feedback, Match, Route};
+    let served: &[Asked] = &[Feedback, Backfill];
     let asks: &[Asked] = &[Match, Route];
     for (field, told, taken_by) in [
         ("accept", request.accept.is_some(), asks),

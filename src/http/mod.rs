@@ -7,6 +7,7 @@
 mod access;
 mod admission;
 mod alarms;
+mod backfill;
 mod config;
 mod events;
 mod feedback;
@@ -25,6 +26,8 @@ mod tls;
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod backfill_tests;
 #[cfg(test)]
 mod feedback_tests;
 #[cfg(test)]
@@ -71,6 +74,7 @@ pub use serve::Service;
 use crate::{
     alarms::Alarms,
     config::{HttpConfig, Limits, Problems, ReadyConfig, limits},
+    index::BackfillMode,
     pipeline::Pipeline,
     telemetry::{self, Metrics},
 };
@@ -95,6 +99,8 @@ pub struct ApiParts {
     pub render: PrometheusHandle,
     /// When it says that it is ready.
     pub ready: ReadyConfig,
+    /// When guesses of routers are taken.
+    pub backfill: BackfillMode,
     /// Replicas appear by themselves.
     pub finds_more: bool,
     /// Ends its streams.
@@ -121,6 +127,7 @@ struct Shared {
     /// Decisions so far, to log one of many.
     routes_decided: AtomicU64,
     feedback: feedback::Feedback,
+    backfill: BackfillMode,
     reloads: mpsc::Sender<ReloadRequest>,
     reloads_taken: Mutex<Option<mpsc::Receiver<ReloadRequest>>>,
 }
@@ -129,7 +136,7 @@ impl Api {
     /// An API over a running pipeline. `stop` ends its streams.
     pub fn new(parts: ApiParts) -> Api {
         let ApiParts { pipeline, limits, body_deadline, access, alarms, render, .. } = parts;
-        let ApiParts { ready, finds_more, stop, .. } = parts;
+        let ApiParts { ready, backfill, finds_more, stop, .. } = parts;
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let reload_queue = usize::try_from(limits::RELOAD_QUEUE).unwrap_or(1);
         let (reloads, reloads_taken) = mpsc::channel(reload_queue);
@@ -145,6 +152,7 @@ impl Api {
             finds_more,
             routes_decided: AtomicU64::new(0),
             feedback: feedback::Feedback::new(&pipeline.fleet),
+            backfill,
             event_readers: permits(limits.events_reader_count_max),
             snapshot_readers: permits(limits::SNAPSHOT_READER_COUNT_MAX),
             pipeline,
@@ -191,6 +199,7 @@ impl Api {
             .route_layer(from_fn_with_state(self.clone(), admission::write));
         let report = Router::new()
             .route("/v1/feedback", post(feedback::answer))
+            .route("/v1/backfill", post(backfill::answer))
             .route_layer(from_fn_with_state(self.clone(), admission::report));
         Router::new()
             .route("/healthz", get(health::alive))

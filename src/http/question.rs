@@ -101,6 +101,7 @@ pub(super) enum Asked {
     Match,
     Route,
     Feedback,
+    Backfill,
 }
 
 impl Question {
@@ -150,17 +151,26 @@ impl Question {
         }
     }
 
-    /// What the index says.
+    /// What the index says, with guesses beside it.
     pub(super) fn ask(&self, api: &Shared) -> Result<Answer, QueryError> {
+        api.alarms.matched(&self.request.model);
+        let query = self.query();
+        let mut answer = api.pipeline.index.query(&query)?;
+        let now = api.pipeline.clock.now();
+        api.pipeline.index.speculate(&query, &mut answer, api.backfill, now);
+        Ok(answer)
+    }
+
+    /// The question as the index takes it.
+    pub(super) fn query(&self) -> Query<'_> {
         let Question { request, told } = self;
-        api.alarms.matched(&request.model);
         let prompt = match told {
             Told::Tokens(tokens) => Prompt::Tokens(tokens),
             Told::Hashes { hashes, block_size } => {
                 Prompt::Content { hashes, block_size: *block_size }
             }
         };
-        api.pipeline.index.query(&Query {
+        Query {
             model: &request.model,
             prompt,
             lora: request.lora.as_deref(),
@@ -170,7 +180,7 @@ impl Question {
                 Some(Accept::Exact) | None => Trust::Exact,
             },
             hints: request.hints.unwrap_or(false),
-        })
+        }
     }
 
     /// Who served it.

@@ -6,7 +6,8 @@
 //!
 //! - `scattered`: the turn before was served by another replica.
 //! - `evicted`: by the same one, and the prediction knew already that those blocks are gone.
-//! - `unknown`: by the same one, and nothing explains it: the prediction had them, or there is none.
+//! - `unknown`: by the same one, and nothing explains it: the prediction had them, or there is
+//!   none.
 
 mod share;
 #[cfg(test)]

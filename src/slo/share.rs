@@ -2,8 +2,8 @@
 
 use crate::recovery::Tick;
 
-/// Length of one bucket. With [`BUCKETS`] of them the window is five minutes: shorter, a quiet model
-/// jumps between 0 and 1; longer, a repair does not show.
+/// Length of one bucket. With [`BUCKETS`] of them the window is five minutes: shorter, a quiet
+/// model jumps between 0 and 1; longer, a repair does not show.
 const BUCKET_MS: u64 = 10_000;
 const BUCKETS: u64 = 30;
 

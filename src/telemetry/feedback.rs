@@ -115,3 +115,34 @@ impl Turns {
         }
     }
 }
+
+/// Handles of what routers said that replicas computed.
+pub struct Backfills {
+    /// It was taken.
+    pub taken: Counter,
+    /// Nothing is taken.
+    pub off: Counter,
+    /// The replica's own events are believed.
+    pub exact: Counter,
+    /// It could not be read, or is of a replica that nobody knows.
+    pub refused: Counter,
+    /// See [`name::BACKFILLED`].
+    pub blocks: Counter,
+    /// See [`name::BACKFILL_EVICTED`].
+    pub evicted: Counter,
+}
+
+impl Backfills {
+    /// Registers the handles.
+    pub(super) fn register() -> Backfills {
+        let outcome = |word: &'static str| counter!(name::BACKFILLS, label::OUTCOME => word);
+        Backfills {
+            taken: outcome("taken"),
+            off: outcome("off"),
+            exact: outcome("exact"),
+            refused: outcome("refused"),
+            blocks: counter!(name::BACKFILLED),
+            evicted: counter!(name::BACKFILL_EVICTED),
+        }
+    }
+}

@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{label, name};
+use super::{Backfills, label, name};
 use crate::{http::Mode, route::By};
 
 /// From a microsecond in-process match to a resync of minutes.
@@ -98,6 +98,9 @@ fn describe() {
         (name::PREDICTED_TOKENS, "of these, what was predicted to be cached"),
         (name::TURNS, "turns of conversations"),
         (name::REPREFILLED, "tokens of an earlier turn that were computed again"),
+        (name::BACKFILLS, "what routers said that replicas computed"),
+        (name::BACKFILLED, "blocks guessed by it"),
+        (name::BACKFILL_EVICTED, "guesses that were old or made room for others"),
         (name::BUS_PUBLISHED, "messages the bus has"),
         (name::BUS_DUPLICATES, "messages the bus had already"),
         (name::BUS_RETRIES, "messages sent again"),
@@ -336,6 +339,8 @@ pub struct Metrics {
     pub feedback_taken: Counter,
     /// Reports that could not be read, or of a replica that nobody knows.
     pub feedback_refused: Counter,
+    /// What routers said that replicas computed.
+    pub backfills: Backfills,
 }
 
 /// The handle of a replica's age, set at the moment of a scrape.
@@ -367,6 +372,7 @@ impl Metrics {
             denied: counter!(name::HTTP_DENIED),
             feedback_taken: counter!(name::FEEDBACK, label::OUTCOME => "taken"),
             feedback_refused: counter!(name::FEEDBACK, label::OUTCOME => "refused"),
+            backfills: Backfills::register(),
         }
     }
 }

@@ -134,3 +134,9 @@ pub const TURNS: &str = "kvbridge_turns_total";
 pub const REPREFILLED: &str = "kvbridge_reprefilled_tokens_total";
 /// Of the follow-up turns of late those with less than half of the input cached.
 pub const SCATTER_RATIO: &str = "kvbridge_turn_scatter_ratio";
+/// What routers said that replicas computed, by what came of it.
+pub const BACKFILLS: &str = "kvbridge_backfills_total";
+/// Blocks guessed by it.
+pub const BACKFILLED: &str = "kvbridge_backfilled_blocks_total";
+/// Guesses that were old or made room for others.
+pub const BACKFILL_EVICTED: &str = "kvbridge_backfill_evicted_blocks_total";
