@@ -3,6 +3,9 @@
 use super::bus_registry::{
     BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, SNAPSHOT_FAILED, TAIL_LOSS,
 };
+use super::hit_registry::{
+    ENGINE_HIT_RATE_BELOW_PREDICTION, HIT_RATE_BELOW_BASELINE, PREDICTION_BELOW_ENGINE,
+};
 
 /// How soon somebody must look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,12 @@ pub enum Alarm {
     SnapshotFailed,
     /// Announced tokens do not give the announced hashes.
     HashSchemeMismatch,
+    /// The engine does not have what the view says.
+    EngineHitRateBelowPrediction,
+    /// The engine has what the view does not know.
+    PredictionBelowEngine,
+    /// Less is cached than before something changed.
+    HitRateBelowBaseline,
 }
 
 /// What is told about an alarm.
@@ -71,7 +80,7 @@ pub struct About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 13] = [
+    pub const ALL: [Alarm; 16] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -85,6 +94,9 @@ impl Alarm {
         Alarm::TailLoss,
         Alarm::SnapshotFailed,
         Alarm::HashSchemeMismatch,
+        Alarm::EngineHitRateBelowPrediction,
+        Alarm::PredictionBelowEngine,
+        Alarm::HitRateBelowBaseline,
     ];
 
     /// What is told about it.
@@ -151,6 +163,9 @@ impl Alarm {
                 first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
                 action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
             },
+            Alarm::EngineHitRateBelowPrediction => ENGINE_HIT_RATE_BELOW_PREDICTION,
+            Alarm::PredictionBelowEngine => PREDICTION_BELOW_ENGINE,
+            Alarm::HitRateBelowBaseline => HIT_RATE_BELOW_BASELINE,
         }
     }
 

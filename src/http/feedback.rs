@@ -101,6 +101,7 @@ impl Feedback {
             conversations.note(clock.now(), model, id, served)
         });
         let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        handle.signs.served(prediction, served);
         metrics.served(&handle.replica.key(), prediction, served);
         let (turn, again) = turn?;
         metrics.turn(model, turn, again);

@@ -8,6 +8,27 @@ use metrics::{Counter, Gauge, Label, counter, gauge};
 use super::{label, name};
 use crate::slo::{Prediction, Reprefilled, Served, Turn};
 
+/// What the metrics of this file say.
+pub(super) fn describe() {
+    for (metric, text) in [
+        (name::FEEDBACK, "reports of requests that were served"),
+        (name::INPUT_TOKENS, "input tokens of requests that were reported"),
+        (name::CACHED_TOKENS, "of these, what the engines had cached"),
+        (name::PREDICTED_TOKENS, "of these, what was predicted to be cached"),
+        (name::TURNS, "turns of conversations"),
+        (name::REPREFILLED, "tokens of an earlier turn that were computed again"),
+        (name::BACKFILLS, "what routers said that replicas computed"),
+        (name::BACKFILLED, "blocks guessed by it"),
+        (name::BACKFILL_EVICTED, "guesses that were old or made room for others"),
+        (name::ENGINE_INPUT_TOKENS, "tokens that the engine says it looked up in its cache"),
+        (name::ENGINE_CACHED_TOKENS, "of these, those that it had"),
+    ] {
+        metrics::describe_counter!(metric, text);
+    }
+    let text = "part of the follow-up turns with under half of the input cached";
+    metrics::describe_gauge!(name::SCATTER_RATIO, text);
+}
+
 /// Handles by replica and by model. Only what the fleet serves is reported of.
 #[derive(Default)]
 pub struct FeedbackMetrics {
@@ -144,5 +165,32 @@ impl Backfills {
             blocks: counter!(name::BACKFILLED),
             evicted: counter!(name::BACKFILL_EVICTED),
         }
+    }
+}
+
+/// Handles of what an engine's own metrics say of its cache.
+pub struct EngineHits {
+    input: Counter,
+    cached: Counter,
+    /// What it said last.
+    said: (u64, u64),
+}
+
+impl EngineHits {
+    /// Registers the handles of a replica.
+    pub fn register(key: &ReplicaKey) -> EngineHits {
+        EngineHits {
+            input: counter!(name::ENGINE_INPUT_TOKENS, label::REPLICA => key.to_string()),
+            cached: counter!(name::ENGINE_CACHED_TOKENS, label::REPLICA => key.to_string()),
+            said: (0, 0),
+        }
+    }
+
+    /// What it says now. Behind an engine that starts anew the counters go on.
+    pub fn set(&mut self, (input, cached): (u64, u64)) {
+        let added = |now: u64, said: u64| now.checked_sub(said).unwrap_or(now);
+        self.input.increment(added(input, self.said.0));
+        self.cached.increment(added(cached, self.said.1));
+        self.said = (input, cached);
     }
 }

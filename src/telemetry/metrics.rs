@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Backfills, label, name};
+use super::{Backfills, feedback, label, name};
 use crate::{http::Mode, route::By};
 
 /// From a microsecond in-process match to a resync of minutes.
@@ -61,6 +61,7 @@ fn builder() -> Result<PrometheusBuilder, BuildError> {
 }
 
 fn describe() {
+    feedback::describe();
     for (metric, text) in [
         (name::BATCHES_RECEIVED, "live batches received from the source"),
         (name::BATCHES_APPLIED, "batches folded into the view"),
@@ -92,15 +93,6 @@ fn describe() {
         (name::HTTP_DENIED, "requests without the right to what they ask"),
         (name::EVENTS_READERS_REFUSED, "readers of events that were refused"),
         (name::ENGINE_POLLS_FAILED, "looks at an engine's metrics that told nothing"),
-        (name::FEEDBACK, "reports of requests that were served"),
-        (name::INPUT_TOKENS, "input tokens of requests that were reported"),
-        (name::CACHED_TOKENS, "of these, what the engines had cached"),
-        (name::PREDICTED_TOKENS, "of these, what was predicted to be cached"),
-        (name::TURNS, "turns of conversations"),
-        (name::REPREFILLED, "tokens of an earlier turn that were computed again"),
-        (name::BACKFILLS, "what routers said that replicas computed"),
-        (name::BACKFILLED, "blocks guessed by it"),
-        (name::BACKFILL_EVICTED, "guesses that were old or made room for others"),
         (name::BUS_PUBLISHED, "messages the bus has"),
         (name::BUS_DUPLICATES, "messages the bus had already"),
         (name::BUS_RETRIES, "messages sent again"),
@@ -117,7 +109,6 @@ fn describe() {
         (name::MEMORY, "resident memory of the process"),
         (name::MEMORY_LIMIT, "soft limit of the process"),
         (name::INDEX_QUEUE, "index updates that wait"),
-        (name::SCATTER_RATIO, "part of the follow-up turns with under half of the input cached"),
         (name::BUS_SPOOL_MESSAGES, "messages without an acknowledgement"),
         (name::BUS_SPOOL_BYTES, "their bytes"),
         (name::BUS_LAG, "seconds from queue to acknowledgement"),

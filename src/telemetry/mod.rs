@@ -19,7 +19,7 @@ pub use bus::{BusLogMetrics, BusMetrics, BusRequestMetrics};
 pub use bus_read::{BusReadMetrics, BusSnapshotMetrics, bus_read_refused};
 pub use checkpoints::{CheckpointMetrics, checkpoint_loaded};
 pub use facts::FactLog;
-pub use feedback::{Backfills, FeedbackMetrics};
+pub use feedback::{Backfills, EngineHits, FeedbackMetrics};
 pub use gone::without_others;
 pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{

@@ -140,3 +140,7 @@ pub const BACKFILLS: &str = "kvbridge_backfills_total";
 pub const BACKFILLED: &str = "kvbridge_backfilled_blocks_total";
 /// Guesses that were old or made room for others.
 pub const BACKFILL_EVICTED: &str = "kvbridge_backfill_evicted_blocks_total";
+/// Tokens that an engine looked up in its cache.
+pub const ENGINE_INPUT_TOKENS: &str = "kvbridge_engine_input_tokens_total";
+/// Of these, those that it had.
+pub const ENGINE_CACHED_TOKENS: &str = "kvbridge_engine_cached_tokens_total";
