@@ -29,7 +29,7 @@ play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
     cargo run --release -- play {{file}} {{arguments}}
 
 # everything that .ci/run leaves out
-full: ci compose soak sim-long fuzz bench advisories
+full: ci compose soak sim-long fuzz bench alerts advisories
 
 # the shipped docker-compose.yml, really brought up; needs a Docker daemon
 compose:
@@ -57,6 +57,11 @@ bench:
 # publishing and replay beside a bare client, against a real nats-server
 bench-bus *arguments:
     cargo run --release --manifest-path benches/bus/Cargo.toml -- {{arguments}}
+
+# the alert rules, by promtool (Debian has it in the package prometheus)
+alerts:
+    promtool check rules deploy/prometheus/alerts.yml
+    promtool test rules deploy/prometheus/alerts_test.yml
 
 # known vulnerabilities; needs the network and cargo-deny
 advisories:

@@ -3,6 +3,8 @@
 //! Never in a metric or a log: token ids, salts, hashes, topics. The label `replica` is bounded by
 //! the configuration; every other label is a closed set of words.
 
+#[cfg(test)]
+mod alert_tests;
 mod bus;
 mod bus_read;
 mod checkpoints;
