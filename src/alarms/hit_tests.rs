@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Alarm, HitEvent, Watch};
 use crate::{
     clock::Clock,
+    config::limits::RANK_MISSING,
     pipeline::{Fleet, ReplicaHandle, ReplicaStatus},
     recovery::Tick,
     slo::{Prediction, Served},
@@ -31,7 +32,7 @@ fn a_hit_rate_that_falls_in_a_new_life_rings_and_says_so() {
     };
     let signs = Arc::clone(&handle.signs);
     fleet.add(key.clone(), handle);
-    let (mut watch, alarms) = Watch::new(Arc::new(fleet), Clock::start());
+    let (mut watch, alarms) = Watch::new(Arc::new(fleet), Clock::start(), RANK_MISSING);
     for (lives, seconds, cached_tokens) in [(1, 1_500, 950), (2, 400, 500)] {
         let cursor = Cursor { epoch: Epoch(lives), next_seq: Seq(0) };
         status.send_modify(|status| status.cursor = cursor);

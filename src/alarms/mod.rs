@@ -13,12 +13,14 @@ mod hit_registry;
 #[cfg(test)]
 mod hit_tests;
 mod hits;
+mod ranks;
 mod registry;
 mod rules;
 mod watch;
 
 pub use board::{Board, CLEAR_AFTER_MS, Change, RAISE_AFTER};
 pub use hits::{HitCounts, HitEvent, Hits};
+pub use ranks::{RankSight, Ranks};
 pub use registry::{About, Alarm, Severity};
 pub use rules::{
     BRIDGE_SILENT_MS, GAP_OPEN_MS, HIT_EVENT_MS, HIT_TOKENS_MIN, HitSight, NEWS_MS, RIVAL_MS,

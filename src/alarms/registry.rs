@@ -55,6 +55,8 @@ pub enum Alarm {
     SnapshotFailed,
     /// Announced tokens do not give the announced hashes.
     HashSchemeMismatch,
+    /// One of an instance's ranks never said anything.
+    RankMissing,
     /// The engine does not have what the view says.
     EngineHitRateBelowPrediction,
     /// The engine has what the view does not know.
@@ -78,9 +80,17 @@ pub struct About {
     pub action: &'static str,
 }
 
+const RANK_MISSING: About = About {
+    name: "rank_missing",
+    severity: Severity::Warning,
+    meaning: "other ranks of this instance send batches, and this one never sent any",
+    first_look: "sources.dp against the engine's own number of ranks, and this rank's ports",
+    action: "correct dp or the ports; if they are right see whether the rank serves and publishes",
+};
+
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 16] = [
+    pub const ALL: [Alarm; 17] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -94,6 +104,7 @@ impl Alarm {
         Alarm::TailLoss,
         Alarm::SnapshotFailed,
         Alarm::HashSchemeMismatch,
+        Alarm::RankMissing,
         Alarm::EngineHitRateBelowPrediction,
         Alarm::PredictionBelowEngine,
         Alarm::HitRateBelowBaseline,
@@ -163,6 +174,7 @@ impl Alarm {
                 first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
                 action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
             },
+            Alarm::RankMissing => RANK_MISSING,
             Alarm::EngineHitRateBelowPrediction => ENGINE_HIT_RATE_BELOW_PREDICTION,
             Alarm::PredictionBelowEngine => PREDICTION_BELOW_ENGINE,
             Alarm::HitRateBelowBaseline => HIT_RATE_BELOW_BASELINE,

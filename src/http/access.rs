@@ -30,7 +30,7 @@ pub enum Scope {
     Read,
     /// See prompts: token ids, salts, extra keys, sessions.
     Tokens,
-    /// Change something: resync.
+    /// Change something: resync, reload, sources.
     Write,
     /// Tell what came of requests. Apart from `read`, because it moves what others see, and from
     /// `write`, because a router has no business resyncing.
