@@ -19,7 +19,7 @@ pub(super) fn describe() {
         (name::REPREFILLED, "tokens of an earlier turn that were computed again"),
         (name::BACKFILLS, "what routers said that replicas computed"),
         (name::BACKFILLED, "blocks guessed by it"),
-        (name::BACKFILL_EVICTED, "guesses that were old or made room for others"),
+        (name::BACKFILL_EVICTED, "guesses that made room for others before their time"),
         (name::ENGINE_INPUT_TOKENS, "tokens that the engine says it looked up in its cache"),
         (name::ENGINE_CACHED_TOKENS, "of these, those that it had"),
     ] {

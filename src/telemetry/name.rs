@@ -142,7 +142,7 @@ pub const SCATTER_RATIO: &str = "kvbridge_turn_scatter_ratio";
 pub const BACKFILLS: &str = "kvbridge_backfills_total";
 /// Blocks guessed by it.
 pub const BACKFILLED: &str = "kvbridge_backfilled_blocks_total";
-/// Guesses that were old or made room for others.
+/// Guesses that made room for others before their time.
 pub const BACKFILL_EVICTED: &str = "kvbridge_backfill_evicted_blocks_total";
 /// Tokens that an engine looked up in its cache.
 pub const ENGINE_INPUT_TOKENS: &str = "kvbridge_engine_input_tokens_total";
