@@ -77,7 +77,14 @@ impl LogWriter {
 
     /// The view was dropped; its life goes on.
     pub fn cleared(&mut self) {
-        self.author.cleared();
+        self.author(|author, life| author.cleared(life));
+    }
+
+    /// The source made a new connection; whether the view is kept, and whether such are seen.
+    pub fn attached(&self, view: bool, blind: bool) {
+        if let Some(life) = &self.life {
+            life.with(|naming| naming.attached(view, blind));
+        }
     }
 
     /// A batch was applied.

@@ -106,7 +106,10 @@ impl Author {
     // === the view ===
 
     /// The view was dropped; its life goes on.
-    pub fn cleared(&mut self) {
+    pub fn cleared(&mut self, life: Option<&mut Naming>) {
+        if let Some(life) = life {
+            life.cleared();
+        }
         self.unnamed.clear();
         // What is compared is of the life, not of the view: without an answer it has no name.
         self.asked = self.asked.filter(|asked| asked.end.is_none());

@@ -60,6 +60,8 @@ pub struct Follower {
     through: Option<BusSeq>,
     /// Where the log goes on behind the last snapshot.
     stored: Option<Start>,
+    /// The cut of that snapshot.
+    taken: Option<Cursor>,
 }
 
 impl Follower {
@@ -71,6 +73,7 @@ impl Follower {
             newest: Cursor::default(),
             through: None,
             stored: None,
+            taken: None,
         }
     }
 
@@ -78,7 +81,7 @@ impl Follower {
     pub fn attached(&mut self, continuous: bool, same_log: bool) {
         if !same_log {
             self.positions.clear();
-            self.stored = None;
+            (self.stored, self.taken) = (None, None);
         }
         if !(continuous && same_log) {
             self.through = None;
@@ -127,6 +130,12 @@ impl Follower {
     /// A snapshot comes, and the log goes on behind it here.
     pub fn snapshot(&mut self, stored: Option<Start>) {
         self.stored = stored;
+        self.taken = stored.map(|start| start.cursor);
+    }
+
+    /// The cut that was taken last: whoever asks for a snapshot again was not helped by it.
+    pub fn taken(&self) -> Option<Cursor> {
+        self.taken
     }
 
     /// What is known of where to read from, for a question. `idle_at` = what the live path has

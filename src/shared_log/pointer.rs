@@ -79,6 +79,13 @@ impl Pointer {
             && life.is_none_or(|life| self.epoch >= life)
     }
 
+    /// Whether it is the cut that a reader took last. To take it again leads to the same view: the
+    /// most trusted cut may lie before a batch that nobody could read, and then every reader that
+    /// is sent there believes nothing, while a bridge that came later has a lower bound to give.
+    pub fn is_cut(&self, taken: Option<Cursor>) -> bool {
+        taken == Some(Cursor { epoch: self.epoch, next_seq: self.resume_seq })
+    }
+
     /// Where the log goes on behind it. A log may be out of order by `slack` messages.
     pub fn start(&self, slack: u64) -> Start {
         let at = self.bus_seq.0.saturating_add(1);
@@ -149,6 +156,16 @@ mod tests {
                 assert_eq!(greater.supersedes(other), at > other_at, "{greater} over {other}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_taken_last_is_known_again() {
+        let stored = pointer(2, Trust::Exact, 500, 40);
+        let further = pointer(2, Trust::Exact, 500, 60);
+        let taken = Some(stored.start(0).cursor);
+        assert!(stored.is_cut(taken) && further.is_cut(taken), "the same view, stored again");
+        assert!(!pointer(2, Trust::LowerBound, 501, 60).is_cut(taken));
+        assert!(!stored.is_cut(None));
     }
 
     #[test]

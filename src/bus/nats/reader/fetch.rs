@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kvbridge_adapters_api::{SnapshotIntro, SnapshotRefusal};
-use kvbridge_schemas::{Replica, SnapshotHeader, TierTrust, Trust, subject};
+use kvbridge_schemas::{Cursor, Replica, SnapshotHeader, TierTrust, Trust, subject};
 use tokio::sync::mpsc;
 
 use super::{
@@ -26,6 +26,8 @@ pub(super) struct Fetch {
     pub(super) replica: Replica,
     /// Name of a stored snapshot.
     pub(super) object: Option<String>,
+    /// The cut that was taken last.
+    pub(super) taken: Option<Cursor>,
 }
 
 /// Answers, or says why not.
@@ -60,7 +62,7 @@ async fn answer(
     };
     let (object, stored) = match &wanted.object {
         Some(object) => (object.clone(), None),
-        None => match best(log, session, &store, &wanted.replica).await? {
+        None => match best(log, session, &store, wanted).await? {
             Ok(pointer) => (pointer.object.clone(), Some(pointer.start(BUS_REORDER_MESSAGES))),
             Err(refusal) => return Ok(Err(refusal)),
         },
@@ -90,14 +92,15 @@ async fn answer(
     Ok(Ok(()))
 }
 
-/// The pointed one, if all that came behind it is still there; else a fresh one.
+/// The pointed one, if all that came behind it is still there and it was not taken last; else a
+/// fresh one, or the same again if none is to be had.
 async fn best(
     log: &Log,
     session: &Session,
     store: &Snapshots,
-    replica: &Replica,
+    wanted: &Fetch,
 ) -> Result<Result<Pointer, SnapshotRefusal>, Broken> {
-    let key = replica.key();
+    let key = wanted.replica.key();
     let stream = session.context.get_stream_no_info(&log.name).await;
     let stream: Handle = stream.map_err(|error| Broken::server(&error))?;
     let info = stream.get_info().await.map_err(|error| Broken::server(&error))?;
@@ -109,21 +112,27 @@ async fn best(
         Err(StoreFault::Server(error)) => return Err(Broken::Server(error)),
     };
     let usable = |pointer: &Pointer| pointer.leads_on(ends(&info), life);
-    if let Some(pointer) = pointed.filter(usable) {
+    let pointed = pointed.filter(usable);
+    let (again, new) = match pointed {
+        Some(pointer) if pointer.is_cut(wanted.taken) => (Some(pointer), None),
+        pointed => (None, pointed),
+    };
+    if let Some(pointer) = new {
         return Ok(Ok(pointer));
     }
+    let instead = |refusal| Ok(again.clone().ok_or(refusal));
     let asked = session.client.request(subject::snapshot(&key), "".into());
     let Ok(answer) = tokio::time::timeout(FRESH_DEADLINE, asked).await else {
         // A large view takes its time; the pointer will be there when it is asked for again.
-        return Ok(Err(SnapshotRefusal::Busy));
+        return instead(SnapshotRefusal::Busy);
     };
     let Ok(answer) = answer else {
         // No bridge is there to ask.
-        return Ok(Err(SnapshotRefusal::Unavailable));
+        return instead(SnapshotRefusal::Unavailable);
     };
     let fresh = std::str::from_utf8(&answer.payload).ok().and_then(|t| Pointer::parse(t).ok());
     // A bridge that cannot vouch for its view refuses; it may be able to soon.
-    Ok(fresh.filter(usable).ok_or(SnapshotRefusal::Busy))
+    fresh.filter(usable).map_or_else(|| instead(SnapshotRefusal::Busy), |fresh| Ok(Ok(fresh)))
 }
 
 fn intro(header: &SnapshotHeader, replica: &Replica) -> Option<SnapshotIntro> {

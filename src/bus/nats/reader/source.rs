@@ -217,7 +217,8 @@ impl LogSource {
     }
 
     fn fetch(&mut self, attempt: Attempt, object: Option<String>) {
-        let wanted = Fetch { replica: self.replica.clone(), object };
+        let taken = self.follower.taken();
+        let wanted = Fetch { replica: self.replica.clone(), object, taken };
         let (reader, log) = (Arc::clone(&self.reader), Arc::clone(&self.log));
         let (tx, rx) = mpsc::channel(BUS_ANSWER_PARTS);
         self.ask(attempt, async move { fetch(&reader, &log, wanted, tx).await }, rx);

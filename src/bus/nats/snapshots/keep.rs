@@ -164,7 +164,7 @@ impl Keep {
         kept.retain(|key, _| replicas.iter().any(|(known, _)| known == key));
         for (key, handle) in replicas {
             if self.is_due(kept.get(&key), &handle) {
-                self.store_and_note(session, store, (&key, &handle), kept).await;
+                self.store_and_note(session, store, (&key, &handle), kept, false).await;
             }
         }
     }
@@ -193,8 +193,9 @@ impl Keep {
         store: &Snapshots,
         (key, handle): (&ReplicaKey, &ReplicaHandle),
         kept: &mut BTreeMap<ReplicaKey, Kept>,
+        asked: bool,
     ) -> Option<Pointer> {
-        match self.store_one(session, store, key, handle).await {
+        match self.store_one(session, store, (key, handle), asked).await {
             Ok(pointer) => {
                 self.metrics.stored.increment(1);
                 kept.insert(key.clone(), Kept { at: self.clock.now(), pointer: pointer.clone() });
@@ -216,8 +217,8 @@ impl Keep {
         &self,
         session: &Session,
         store: &Snapshots,
-        key: &ReplicaKey,
-        handle: &ReplicaHandle,
+        (key, handle): (&ReplicaKey, &ReplicaHandle),
+        asked: bool,
     ) -> Result<Pointer, NotKept> {
         let name = self.plan.name_of(&handle.replica);
         let stream = session.context.get_stream(&name).await;
@@ -257,8 +258,11 @@ impl Keep {
             engine: handle.engine.clone(),
             object: Pointer::object_name(key, epoch, resume_seq, &self.bridge),
         };
+        // Whoever asks may have been where readers are sent, and it did not help.
+        let there = there.filter(|there| !asked || there.object == pointer.object);
         self.upload(store, cut, &pointer, there).await?;
-        Ok(store.advance(key, &pointer).await?)
+        let led = store.advance(key, &pointer).await?;
+        Ok(if asked { pointer } else { led })
     }
 
     /// Stores the object, if readers are not sent to the same or a better one.
@@ -312,14 +316,17 @@ impl Keep {
         let text = match (ours, store) {
             (Some((key, handle)), Some(store)) => {
                 self.metrics.asked.increment(1);
-                let recent = kept.get(&key).filter(|kept| self.is_recent(kept));
+                let own = format!("/{}", self.bridge);
+                let recent = kept
+                    .get(&key)
+                    .filter(|kept| self.is_recent(kept) && kept.pointer.object.ends_with(&own));
                 let pointer = recent.map(|kept| kept.pointer.clone());
                 // Readers that start together ask together.
                 match pointer {
                     Some(pointer) if self.leads_on(session, &handle, &pointer).await => {
                         Some(pointer)
                     }
-                    _ => self.store_and_note(session, store, (&key, &handle), kept).await,
+                    _ => self.store_and_note(session, store, (&key, &handle), kept, true).await,
                 }
             }
             _ => None,
