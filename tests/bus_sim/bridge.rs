@@ -8,7 +8,7 @@ use std::{
 use kvbridge::{
     api::{AnswerPart, Batch, Capabilities, Continuity, Drain, Removal, Replay, SourceEvent},
     recovery::{
-        Action, Checkpoint, ClearReason, Fact, Finding, Input, Recovery, Settings, Tick,
+        Action, Checkpoint, ClearReason, Fact, Finding, Input, PhaseKind, Recovery, Settings, Tick,
         TrustReason,
     },
     schemas::{
@@ -20,7 +20,6 @@ use kvbridge::{
 };
 
 use crate::{
-    bus_faults::BusFaults,
     desk::{Desk, Registry},
     engine::{Engine, Profile},
     faults::Faults,
@@ -149,6 +148,9 @@ impl Bridge {
                 self.answers.due(now).or_else(|| self.live.due(now))
             };
             let Some(event) = event else { break };
+            if event == SourceEvent::Attached {
+                self.naming.attached(self.recovery.anchored(), self.recovery.is_blind());
+            }
             self.offer(now, &event);
             self.take(now, Input::Source(event), engine, faults);
         }
@@ -227,12 +229,17 @@ impl Bridge {
             }
             Action::Clear { epoch, cause } => {
                 if cause == ClearReason::Unproven {
-                    self.author.cleared();
+                    self.author.cleared(Some(&mut self.naming));
                 }
                 self.view = View::new(view_settings());
                 self.cursor = Cursor { epoch, next_seq: Seq(0) };
             }
             Action::RequestReplay { attempt, start_seq } => {
+                let phase = self.recovery.phase();
+                if matches!(phase, PhaseKind::Verifying | PhaseKind::Replaying) {
+                    // A view that lacks something asks for it; another bridge may have written it.
+                    self.naming.look_again();
+                }
                 if engine.profile.replay {
                     let batches = engine.replay(start_seq);
                     self.answers.replay((now, attempt), batches, faults, &mut self.rng);

@@ -88,7 +88,7 @@ impl Bridge {
         &mut self,
         now: u64,
         (log, registry, objects): (&mut Log, &mut Registry, &mut Objects),
-        faults: &BusFaults,
+        faults: &Faults,
     ) -> Result<(), Violation> {
         self.sender.turn(now, log, faults)?;
         if !self.sender.is_connected() {

@@ -11,7 +11,7 @@ use kvbridge::{
 };
 
 use crate::{
-    bus_faults::BusFaults,
+    faults::{Fault, Faults},
     invariants::Violation,
     log::{Log, Stored},
     mistakes::Mistake,
@@ -36,7 +36,8 @@ enum Arrived {
 /// What is asked of the bus.
 pub(crate) enum Asked {
     Replay(Known),
-    Snapshot(Option<String>),
+    /// The named one, or the best one for who took this one last.
+    Snapshot(Option<String>, Option<Cursor>),
 }
 
 /// One reader.
@@ -47,7 +48,6 @@ pub(crate) struct Consumer {
     pub(crate) trust: TierTrust,
     pub(crate) reason: TrustReason,
     trace: Trace,
-    pub(crate) faults_hit: u64,
     /// Batches that answers brought: what a reader costs the bus.
     pub(crate) replay_work: u64,
     pub(crate) vouches: Vouches,
@@ -94,7 +94,6 @@ impl Consumer {
             trust: TierTrust::default(),
             reason: TrustReason::Detached,
             trace,
-            faults_hit: 0,
             replay_work: 0,
             vouches: Vouches::new(STATUS_TTL_MS),
             upstream: None,
@@ -139,12 +138,7 @@ impl Consumer {
     }
 
     /// One turn: the connection, what it brings, and the machine.
-    pub(crate) fn turn(
-        &mut self,
-        now: u64,
-        log: &Log,
-        faults: &BusFaults,
-    ) -> Result<(), Violation> {
+    pub(crate) fn turn(&mut self, now: u64, log: &Log, faults: &Faults) -> Result<(), Violation> {
         if let Some(view) = self.late_view.take_if(|_| self.rng.hit(2_000)) {
             self.view = view;
         }
@@ -329,7 +323,8 @@ impl Consumer {
             }
             Action::RequestSnapshot { attempt, object } => {
                 self.shadow = Some((attempt, View::new(view_settings())));
-                self.ask(now, attempt, Asked::Snapshot(object));
+                let taken = self.follower.taken();
+                self.ask(now, attempt, Asked::Snapshot(object, taken));
             }
             Action::CancelRequest => {
                 (self.asked, self.shadow) = (None, None);

@@ -3,16 +3,15 @@
 use super::*;
 
 impl Consumer {
-    pub(super) fn process(&mut self, now: u64, faults: &BusFaults) {
+    pub(super) fn process(&mut self, now: u64, faults: &Faults) {
         if self.rng.hit(100)
             && let Some(checkpoint) = self.recovery.checkpoint("sim")
         {
             self.kept = Some((checkpoint, self.view.clone()));
         }
-        if !self.rng.hit(faults.reader_restart) {
+        if !faults.strike(Fault::ReaderRestart, &mut self.rng) {
             return;
         }
-        self.faults_hit += 1;
         let kept = self.kept.clone().filter(|_| self.rng.hit(6_000));
         let (name, whole) = (self.name, kept.is_some());
         self.trace.say(|| format!("{now:>6} {name} ---- back, with a checkpoint: {whole} ----"));
@@ -37,10 +36,9 @@ impl Consumer {
         self.answers.clear();
     }
 
-    pub(super) fn connection(&mut self, now: u64, log: &Log, faults: &BusFaults) {
+    pub(super) fn connection(&mut self, now: u64, log: &Log, faults: &Faults) {
         let ends = log.ends();
-        if self.attached && self.rng.hit(faults.reader_cut) {
-            self.faults_hit += 1;
+        if self.attached && faults.strike(Fault::ReaderCut, &mut self.rng) {
             let back_at = now + 5 + self.rng.below(400);
             self.detach(back_at);
         }
@@ -77,7 +75,6 @@ impl Consumer {
             if self.inbox.len() < INBOX_MAX {
                 self.inbox.push_back(Arrived::Message(stored.clone()));
             } else if !matches!(self.inbox.back(), Some(Arrived::Overflowed)) {
-                self.faults_hit += 1;
                 self.inbox.push_back(Arrived::Overflowed);
             }
         }

@@ -28,6 +28,9 @@ pub(crate) struct Registry {
     words: BTreeMap<&'static str, (Status, u64)>,
     /// How often it was lost.
     pub(crate) losses: u64,
+    /// How often a life was given a name because nothing of it could be compared: the journal did
+    /// not answer, and no other bridge spoke.
+    pub(crate) uncompared: u64,
 }
 
 impl Registry {
@@ -73,6 +76,7 @@ struct Pending {
     revision: u64,
     local: Epoch,
     called: Called,
+    uncompared: bool,
 }
 
 /// One bridge's.
@@ -111,9 +115,11 @@ impl Desk {
     /// The connection is gone: what was under way is lost, or was written.
     pub(crate) fn lost(&mut self, now: u64, registry: &mut Registry) {
         let pending = self.pending.take().filter(|_| self.rng.hit(5_000));
-        if let Some(Pending { revision, called: Called { write: Some(record), .. }, .. }) = pending
+        let Some(Pending { revision, called, uncompared, .. }) = pending else { return };
+        if let Some(record) = called.write
+            && registry.write(now, revision, record)
         {
-            registry.write(now, revision, record);
+            registry.uncompared += u64::from(uncompared);
         }
     }
 
@@ -126,7 +132,11 @@ impl Desk {
         registry: &mut Registry,
     ) -> Option<Name> {
         if let Some(pending) = self.pending.take_if(|pending| pending.at <= now) {
-            let Pending { revision, local, called: Called { write, name }, .. } = pending;
+            let Pending { revision, local, called: Called { write, name }, uncompared, .. } =
+                pending;
+            if uncompared && revision == registry.revision {
+                registry.uncompared += 1;
+            }
             let written = write.is_none_or(|record| registry.write(now, revision, record));
             return (written && naming.call(local, name.clone())).then_some(name);
         }
@@ -176,7 +186,7 @@ impl Desk {
                 let epoch = record.life.epoch;
                 let newer = lives::record(Some(record), &own, epoch, &self.content, self.name);
                 let called = Called { write: Some(newer), name };
-                self.pending = Some(Pending { at, revision, local, called });
+                self.pending = Some(Pending { at, revision, local, called, uncompared: false });
             }
             return;
         }
@@ -204,8 +214,10 @@ impl Desk {
             }
             _ => (),
         }
+        let alone = own.journal_spent && !registry.others_speak(now, self.name);
+        let uncompared = matches!(verdict, Verdict::Mint(_)) && alone;
         let called = called(verdict, &name, &question, self.name);
-        self.pending = called.map(|called| Pending { at, revision, local, called });
+        self.pending = called.map(|called| Pending { at, revision, local, called, uncompared });
     }
 }
 

@@ -83,10 +83,11 @@ impl World {
         Err(Violation::new(format!("{name} is exact at {cursor:?}, where no bridge was")))
     }
 
-    /// A life has one name, unless the registry lost it or nobody was there to compare.
+    /// A life has one name, unless the registry lost it or nobody was there to compare it.
     fn check_names(&self) -> Result<(), Violation> {
         let names = self.log.names();
         let most = self.engine.life as u64 + 1 + self.registry.losses + self.unknown;
+        let most = most + self.registry.uncompared;
         if names <= most {
             return Ok(());
         }

@@ -7,7 +7,13 @@ use kvbridge::{
     shared_log::{Outgoing, Window},
 };
 
-use crate::{bus_faults::BusFaults, invariants::Violation, log::Log, reading::WINDOW, rng::Rng};
+use crate::{
+    faults::{Fault, Faults},
+    invariants::Violation,
+    log::Log,
+    reading::WINDOW,
+    rng::Rng,
+};
 
 /// Messages that wait behind the window.
 const SPOOL_MAX: usize = 60;
@@ -33,7 +39,6 @@ pub(crate) struct Sender {
     swallow: u64,
     /// Acknowledged since this was last asked.
     acked: Vec<(Cursor, BusSeq)>,
-    pub(crate) faults_hit: u64,
     rng: Rng,
 }
 
@@ -51,7 +56,6 @@ impl Sender {
             waits_since: None,
             swallow: 0,
             acked: Vec::new(),
-            faults_hit: 0,
             rng,
         }
     }
@@ -87,10 +91,9 @@ impl Sender {
         &mut self,
         now: u64,
         log: &mut Log,
-        faults: &BusFaults,
+        faults: &Faults,
     ) -> Result<(), Violation> {
-        if self.connected && self.rng.hit(faults.bridge_cut) {
-            self.faults_hit += 1;
+        if self.connected && faults.strike(Fault::BridgeCut, &mut self.rng) {
             self.cut(now);
         }
         if !self.connected && self.back_at <= now {
@@ -131,21 +134,19 @@ impl Sender {
         }
     }
 
-    fn arrive(&mut self, now: u64, log: &mut Log, faults: &BusFaults) -> Result<(), Violation> {
+    fn arrive(&mut self, now: u64, log: &mut Log, faults: &Faults) -> Result<(), Violation> {
         while let Some((_, turn, message)) = self.up.pop_front_if(|(at, _, _)| *at <= now) {
             if self.swallow > 0 {
                 self.swallow -= 1;
                 continue;
             }
-            if self.rng.hit(faults.not_stored) {
+            if faults.strike(Fault::NotStored, &mut self.rng) {
                 // A new leader did not get these; what follows it does.
-                self.faults_hit += 1;
                 self.swallow = self.rng.below(WINDOW as u64);
                 continue;
             }
             let ack = log.store(now, &message)?;
-            if self.rng.hit(faults.ack_lost) {
-                self.faults_hit += 1;
+            if faults.strike(Fault::AckLost, &mut self.rng) {
                 continue;
             }
             if turn == self.turn {

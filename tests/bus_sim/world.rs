@@ -1,20 +1,19 @@
 //! One run: an engine, bridges, a log and its readers in one thread, by one seed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use kvbridge::{
     api::SnapshotRefusal,
-    schemas::{Status, Trust},
+    schemas::{Cursor, Status, Trust},
     shared_log::Pointer,
 };
 
 use crate::{
     bridge::Bridge,
-    bus_faults::BusFaults,
     consumer::{Asked, Consumer},
     desk::Registry,
     engine::{Engine, Profile, Quirks},
-    faults::Faults,
+    faults::{Fault, Faults, Strike},
     invariants::Violation,
     log::{Log, Objects},
     mistakes::Mistake,
@@ -36,15 +35,13 @@ pub(crate) struct World {
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) log: Log,
     pub(crate) trace: Trace,
-    pub(crate) faults_hit: u64,
     /// How often a bridge came back to a life that nobody could compare.
     pub(crate) unknown: u64,
     /// How late a heartbeat may come.
     pub(crate) status_delay_max: u64,
     pub(crate) registry: Registry,
     objects: Objects,
-    faults: Faults,
-    bus: BusFaults,
+    pub(crate) faults: Faults,
     /// Heartbeats under way, for each reader.
     words: Vec<VecDeque<(u64, Status)>>,
     paused_until: u64,
@@ -54,11 +51,21 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, mistake: Option<Mistake>, trace: Trace) -> World {
+    pub(crate) fn new(
+        seed: u64,
+        mistake: Option<Mistake>,
+        spared: BTreeSet<Strike>,
+        trace: Trace,
+    ) -> World {
         let mut rng = Rng::new(seed);
         let profile = profile(&mut rng);
-        let faults = hop_faults(&mut rng);
-        let bus = BusFaults::swarm(&mut rng);
+        let mut faults = Faults::sparing(spared);
+        faults.swarm(&Fault::HOP, 3_500, &mut rng);
+        // The first hop has its own simulator: here it is a little kinder.
+        for fault in [Fault::RestartMidway, Fault::RestartAligned, Fault::Straggler] {
+            faults.set(fault, 0);
+        }
+        faults.swarm(&Fault::BUS, 4_000, &mut rng);
         let bridges = bridges(&profile, mistake, &trace, &mut rng);
         let names = ["near", "late"];
         let joins = [rng.below(200), rng.below(FAULTY_MS + CALM_MS / 4)];
@@ -80,13 +87,11 @@ impl World {
             consumers,
             log: Log::new(kept_max, 400 + rng.below(1_000)),
             trace,
-            faults_hit: 0,
             unknown: 0,
-            status_delay_max: if bus.status_slow > 0 { 120 } else { 10 },
+            status_delay_max: if faults.has(Fault::StatusSlow) { 120 } else { 10 },
             registry: Registry::default(),
             objects,
             faults,
-            bus,
             paused_until: 0,
             rate: 500 + rng.below(3_000),
             mistake,
@@ -107,17 +112,12 @@ impl World {
         while self.now < FAULTY_MS {
             self.turn()?;
         }
-        (self.faults, self.bus) = (Faults::default(), BusFaults::default());
+        self.faults = self.faults.none();
         self.consumers.iter_mut().for_each(Consumer::hurry);
         self.trace.say(|| format!("{:>6} ---- faults off ----", self.now));
         while self.now < FAULTY_MS + CALM_MS {
             self.turn()?;
         }
-        let bridges = self.bridges.iter().map(|bridge| {
-            bridge.live.faults_hit + bridge.answers.faults_hit + bridge.sender.faults_hit
-        });
-        let consumers = self.consumers.iter().map(|consumer| consumer.faults_hit);
-        self.faults_hit += bridges.chain(consumers).sum::<u64>();
         self.check_liveness()
     }
 
@@ -133,7 +133,7 @@ impl World {
         self.log_turn();
         self.words_turn();
         for at in 0..self.consumers.len() {
-            self.consumers[at].turn(self.now, &self.log, &self.bus)?;
+            self.consumers[at].turn(self.now, &self.log, &self.faults)?;
             if let Some((attempt, asked)) = self.consumers[at].due(self.now) {
                 let parts = self.answer(at, asked);
                 self.consumers[at].answer(self.now, attempt, parts);
@@ -143,12 +143,10 @@ impl World {
     }
 
     fn engine_turn(&mut self) {
-        if self.rng.hit(self.faults.pause) {
-            self.faults_hit += 1;
+        if self.faults.strike(Fault::Pause, &mut self.rng) {
             self.paused_until = self.now + self.rng.below(1_500);
         }
-        if self.rng.hit(self.faults.restart) {
-            self.faults_hit += 1;
+        if self.faults.strike(Fault::Restart, &mut self.rng) {
             self.trace.say(|| format!("{:>6} ---- engine restarts ----", self.now));
             self.engine.restart(self.now);
             for bridge in &mut self.bridges {
@@ -157,8 +155,7 @@ impl World {
             }
         }
         for bridge in &mut self.bridges {
-            if self.rng.hit(self.faults.detach) {
-                self.faults_hit += 1;
+            if self.faults.strike(Fault::Detach, &mut self.rng) {
                 let back_after = 5 + self.rng.below(600);
                 bridge.live.detach(self.now, back_after);
             }
@@ -167,12 +164,12 @@ impl World {
             return;
         }
         let quirks = Quirks {
-            burn_seq: self.rng.hit(self.faults.burn),
-            poison: self.rng.hit(self.faults.poison),
-            lose_store: self.rng.hit(self.faults.lose_store),
-            unknown_tag: self.rng.hit(self.faults.unknown_tag),
-            clear: self.rng.hit(self.faults.clear),
-            repair: self.rng.hit(self.faults.repair),
+            burn_seq: self.faults.strike(Fault::Burn, &mut self.rng),
+            poison: self.faults.strike(Fault::Poison, &mut self.rng),
+            lose_store: self.faults.strike(Fault::LoseStore, &mut self.rng),
+            unknown_tag: self.faults.strike(Fault::UnknownTag, &mut self.rng),
+            clear: self.faults.strike(Fault::Clear, &mut self.rng),
+            repair: self.faults.strike(Fault::Repair, &mut self.rng),
         };
         if let Some(batch) = self.engine.step(self.now, quirks) {
             for bridge in &mut self.bridges {
@@ -183,33 +180,30 @@ impl World {
 
     fn bridges_turn(&mut self) -> Result<(), Violation> {
         for bridge in &mut self.bridges {
-            if self.rng.hit(self.bus.bridge_restart) {
-                self.faults_hit += 1;
+            if self.faults.strike(Fault::BridgeRestart, &mut self.rng) {
                 self.unknown += 1;
                 bridge.restart(self.now);
             }
             bridge.turn(self.now, &mut self.engine, &self.faults)?;
             let bus = (&mut self.log, &mut self.registry, &mut self.objects);
-            bridge.bus_turn(self.now, bus, &self.bus)?;
+            bridge.bus_turn(self.now, bus, &self.faults)?;
         }
         Ok(())
     }
 
     fn log_turn(&mut self) {
-        if self.rng.hit(self.bus.made_anew) {
-            self.faults_hit += 1;
+        if self.faults.strike(Fault::MadeAnew, &mut self.rng) {
             self.trace.say(|| format!("{:>6} ---- log made anew ----", self.now));
             self.log.make_anew(self.now);
         }
-        if self.rng.hit(self.bus.registry_lost) {
-            self.faults_hit += 1;
+        if self.faults.strike(Fault::RegistryLost, &mut self.rng) {
             self.trace.say(|| format!("{:>6} ---- registry lost ----", self.now));
             self.registry.lose();
         }
         if self.mistake == Some(Mistake::RegistryWithTtl) {
             self.registry.expire(self.now);
         }
-        if self.rng.hit(self.bus.others) {
+        if self.faults.strike(Fault::Others, &mut self.rng) {
             self.log.others_write(1 + self.rng.below(12));
         }
     }
@@ -220,11 +214,10 @@ impl World {
             let Some(status) = bridge.status(self.now) else { continue };
             self.registry.say(self.now, bridge.name, status.clone());
             for words in &mut self.words {
-                if self.rng.hit(self.bus.status_lost) {
-                    self.faults_hit += 1;
+                if self.faults.strike(Fault::StatusLost, &mut self.rng) {
                     continue;
                 }
-                let slow = self.rng.hit(self.bus.status_slow);
+                let slow = self.faults.strike(Fault::StatusSlow, &mut self.rng);
                 let delay = 1 + self.rng.below(if slow { 110 } else { 5 });
                 words.push_back((self.now + delay, status.clone()));
             }
@@ -242,34 +235,37 @@ impl World {
         }
         match asked {
             Asked::Replay(known) => reading::replay(&self.log, &known, self.mistake),
-            Asked::Snapshot(Some(object)) => match self.objects.stored.get(&object) {
+            Asked::Snapshot(Some(object), _) => match self.objects.stored.get(&object) {
                 Some(object) => reading::snapshot(object, None),
                 None => vec![Part::Refused(SnapshotRefusal::Unavailable)],
             },
-            Asked::Snapshot(None) => self.best_snapshot(),
+            Asked::Snapshot(None, taken) => self.best_snapshot(taken),
         }
     }
 
-    /// The pointed one, if all that came behind it is still there; else a fresh one.
-    fn best_snapshot(&mut self) -> Vec<Part> {
-        if self.rng.hit(self.bus.busy) {
-            self.faults_hit += 1;
+    /// The pointed one, if all that came behind it is still there and it was not taken last; else a
+    /// fresh one, or the same again if none is to be had.
+    fn best_snapshot(&mut self, taken: Option<Cursor>) -> Vec<Part> {
+        if self.faults.strike(Fault::BusBusy, &mut self.rng) {
             return vec![Part::Refused(SnapshotRefusal::Busy)];
         }
         let (ends, life) = (self.log.ends(), self.log.life());
         let usable = |pointer: &Pointer| pointer.leads_on(ends, life);
-        let mut pointer = self.objects.pointer.clone().filter(usable);
+        let pointed = self.objects.pointer.clone().filter(usable);
+        let mut pointer = pointed.clone().filter(|pointer| !pointer.is_cut(taken));
         if pointer.is_none() {
             // One of those that are there answers.
             let count = self.bridges.len();
             let first = usize::try_from(self.rng.below(count as u64)).unwrap();
             let mut order = (0..count).map(|at| (first + at) % count);
             let there = order.find(|at| self.bridges[*at].sender.is_connected());
-            let Some(there) = there else {
+            if there.is_none() && pointed.is_none() {
                 return vec![Part::Refused(SnapshotRefusal::Unavailable)];
-            };
-            let fresh = self.bridges[there].keep_now(self.now, &self.log, &mut self.objects);
-            pointer = fresh.filter(usable);
+            }
+            let fresh = there.and_then(|there| {
+                self.bridges[there].keep_now(self.now, &self.log, &mut self.objects)
+            });
+            pointer = fresh.filter(usable).or(pointed);
         }
         let object = pointer.as_ref().and_then(|it| self.objects.stored.get(&it.object));
         match (pointer.as_ref(), object) {
@@ -289,12 +285,6 @@ fn bridges(
 ) -> Vec<Bridge> {
     let names: &[&'static str] = if rng.hit(7_000) { &["a", "b"] } else { &["a"] };
     names.iter().map(|it| Bridge::new(it, profile, mistake, trace.clone(), rng.fork())).collect()
-}
-
-/// The first hop has its own simulator: here it is a little kinder.
-fn hop_faults(rng: &mut Rng) -> Faults {
-    let faults = Faults::swarm(rng);
-    Faults { restart_midway: 0, restart_aligned: 0, straggler: 0, ..faults }
 }
 
 fn profile(rng: &mut Rng) -> Profile {

@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 
 use kvbridge::api::{AnswerPart, Attempt, Batch, SourceEvent};
 
-use crate::{faults::Faults, rng::Rng};
+use crate::{
+    faults::{Fault, Faults},
+    rng::Rng,
+};
 
 /// The live stream: frames in order, each due at a time.
 #[derive(Default)]
@@ -14,7 +17,6 @@ pub(crate) struct LiveLink {
     last_due: u64,
     swallow: u64,
     pub(crate) reattach_at: Option<u64>,
-    pub(crate) faults_hit: u64,
 }
 
 impl LiveLink {
@@ -28,8 +30,7 @@ impl LiveLink {
         self.attached = true;
         self.reattach_at = None;
         self.push(now, 1, SourceEvent::Attached);
-        if rng.hit(faults.slow_joiner) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::SlowJoiner, rng) {
             self.swallow = 1 + rng.below(12);
         }
     }
@@ -63,27 +64,22 @@ impl LiveLink {
             self.swallow -= 1;
             return;
         }
-        if rng.hit(faults.burst) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Burst, rng) {
             self.swallow = 2 + rng.below(20);
             return;
         }
-        if rng.hit(faults.drop) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Drop, rng) {
             return;
         }
-        if rng.hit(faults.overflow) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Overflow, rng) {
             self.push(now, 1, SourceEvent::Overflowed);
             return;
         }
-        if rng.hit(faults.lag) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Lag, rng) {
             self.last_due = self.last_due.max(now) + rng.below(400);
         }
         let delay = 1 + rng.below(12);
-        if rng.hit(faults.twice) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Twice, rng) {
             self.push(now, delay, SourceEvent::Live(batch.clone()));
         }
         self.push(now, delay, SourceEvent::Live(batch));
@@ -108,7 +104,6 @@ impl LiveLink {
 #[derive(Default)]
 pub(crate) struct AnswerLink {
     queue: VecDeque<(u64, Attempt, AnswerPart)>,
-    pub(crate) faults_hit: u64,
 }
 
 impl AnswerLink {
@@ -120,28 +115,23 @@ impl AnswerLink {
         faults: &Faults,
         rng: &mut Rng,
     ) {
-        if rng.hit(faults.answer_lost) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::AnswerLost, rng) {
             return;
         }
         let mut end = true;
-        if rng.hit(faults.cut) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Cut, rng) {
             let keep = rng.below(batches.len() as u64 + 1);
             batches.truncate(usize::try_from(keep).unwrap());
             end = rng.hit(5_000);
         }
-        if rng.hit(faults.answer_drop) && !batches.is_empty() {
-            self.faults_hit += 1;
+        if faults.strike(Fault::AnswerDrop, rng) && !batches.is_empty() {
             batches.remove(usize::try_from(rng.below(batches.len() as u64)).unwrap());
         }
-        if rng.hit(faults.end_lost) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::EndLost, rng) {
             end = false;
         }
         let mut at = now + 1 + rng.below(20);
-        if rng.hit(faults.answer_slow) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::AnswerSlow, rng) {
             at += rng.below(150);
         }
         for batch in batches {

@@ -1,6 +1,6 @@
 //! One run: engine, links, machine and view in one thread, by one seed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kvbridge::{
     api::{
@@ -16,7 +16,7 @@ use kvbridge::{
 
 use crate::{
     engine::{Engine, Profile, Quirks, Residency},
-    faults::Faults,
+    faults::{Fault, Faults, Strike},
     invariants::Violation,
     link::{AnswerLink, LiveLink},
     restart::Disk,
@@ -67,14 +67,13 @@ pub(crate) struct World {
     pub(crate) facts: Vec<Fact>,
     /// History was given up for lost in this life, by a fault of the answer link.
     pub(crate) gave_up: bool,
-    pub(crate) faults_hit: u64,
     pub(crate) settings: Settings,
     pub(crate) disk: Disk,
     live: LiveLink,
     answers: AnswerLink,
     shadows: VecDeque<(Attempt, View)>,
     rng: Rng,
-    faults: Faults,
+    pub(crate) faults: Faults,
     paused_until: u64,
     old_life: Option<Batch>,
     stepped: bool,
@@ -83,14 +82,15 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, planted: Option<Planted>) -> World {
+    pub(crate) fn new(seed: u64, planted: Option<Planted>, spared: BTreeSet<Strike>) -> World {
         let mut rng = Rng::new(seed);
         let profile = profile(&mut rng);
-        let mut faults = Faults::swarm(&mut rng);
+        let mut faults = Faults::sparing(spared);
+        faults.swarm(&Fault::HOP, 3_500, &mut rng);
         let mut disk = Disk::new(seed);
         if planted.is_none() {
             // A planted mistake keeps the run that its pinned seed was found in.
-            faults.process_restart = disk.restart_rate();
+            faults.set(Fault::ProcessRestart, disk.restart_rate());
         }
         let limits = limits();
         let mut settings = Settings::new(capabilities(&profile), 1_000_000);
@@ -112,7 +112,6 @@ impl World {
             trace: Vec::new(),
             facts: Vec::new(),
             gave_up: false,
-            faults_hit: 0,
             live: LiveLink::default(),
             answers: AnswerLink::default(),
             shadows: VecDeque::new(),
@@ -142,19 +141,18 @@ impl World {
         while self.now < FAULTY_MS + CALM_MS {
             self.tick()?;
         }
-        self.faults_hit += self.live.faults_hit + self.answers.faults_hit;
         self.check_liveness()
     }
 
     fn heal(&mut self) {
-        self.faults = Faults::default();
+        self.faults = self.faults.none();
         self.trace.push(format!("{:>6} ---- faults off ----", self.now));
     }
 
     fn tick(&mut self) -> Result<(), Violation> {
         self.now += STEP_MS;
         self.engine_turn();
-        self.process_turn(self.faults.process_restart);
+        self.process_turn();
         if self.live.reattach_at.is_some_and(|at| at <= self.now) {
             self.live.attach(self.now, &self.faults.clone(), &mut self.rng);
         }
@@ -181,17 +179,17 @@ impl World {
 
     fn engine_turn(&mut self) {
         let faults = self.faults.clone();
-        if self.rng.hit(faults.pause) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Pause, &mut self.rng) {
             self.paused_until = self.now + self.rng.below(2_000);
         }
         let midway =
             matches!(self.recovery.phase(), PhaseKind::Replaying | PhaseKind::Snapshotting);
-        if self.rng.hit(faults.restart) || (midway && self.rng.hit(faults.restart_midway)) {
+        if faults.strike(Fault::Restart, &mut self.rng)
+            || (midway && faults.strike(Fault::RestartMidway, &mut self.rng))
+        {
             self.restart(&faults);
         }
-        if self.rng.hit(faults.detach) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Detach, &mut self.rng) {
             let back_after = 5 + self.rng.below(300);
             self.live.detach(self.now, back_after);
         }
@@ -200,21 +198,20 @@ impl World {
         let successor_seen = self.recovery.cursor().epoch.0 == 1_000 + self.engine.life as u64;
         if let Some(batch) = &self.old_life
             && successor_seen
-            && self.rng.hit(faults.straggler)
+            && faults.strike(Fault::Straggler, &mut self.rng)
         {
-            self.faults_hit += 1;
             self.live.send_raw(self.now, batch.clone());
         }
         if self.now < self.paused_until || !self.rng.hit(4_000) {
             return;
         }
         let quirks = Quirks {
-            burn_seq: self.rng.hit(faults.burn),
-            poison: self.rng.hit(faults.poison),
-            lose_store: self.rng.hit(faults.lose_store),
-            unknown_tag: self.rng.hit(faults.unknown_tag),
-            clear: self.rng.hit(faults.clear),
-            repair: self.rng.hit(faults.repair),
+            burn_seq: faults.strike(Fault::Burn, &mut self.rng),
+            poison: faults.strike(Fault::Poison, &mut self.rng),
+            lose_store: faults.strike(Fault::LoseStore, &mut self.rng),
+            unknown_tag: faults.strike(Fault::UnknownTag, &mut self.rng),
+            clear: faults.strike(Fault::Clear, &mut self.rng),
+            repair: faults.strike(Fault::Repair, &mut self.rng),
         };
         if let Some(batch) = self.engine.step(self.now, quirks) {
             self.live.send(self.now, batch, &faults, &mut self.rng);
@@ -222,7 +219,6 @@ impl World {
     }
 
     fn restart(&mut self, faults: &Faults) {
-        self.faults_hit += 1;
         if self.engine.profile.epoch_on_wire {
             self.old_life = self.engine.replay(Seq(0)).pop();
         }
@@ -236,14 +232,14 @@ impl World {
         // Nobody says a word; the first frame seen may be exactly the one expected.
         self.hidden_at = Some(self.now);
         let lost = match self.rng.below(3) {
-            0 if self.rng.hit(faults.restart_aligned) => next_seq,
+            0 if faults.strike(Fault::RestartAligned, &mut self.rng) => next_seq,
             1 => self.rng.below(next_seq + 8),
             _ => self.rng.below(8),
         };
         self.live.hidden_reconnect(lost);
         for _ in 0..lost.min(400) {
             if let Some(batch) = self.engine.step(self.now, Quirks::default()) {
-                self.live.send(self.now, batch, &Faults::default(), &mut self.rng);
+                self.live.send(self.now, batch, &faults.none(), &mut self.rng);
             }
         }
     }
@@ -348,8 +344,7 @@ impl World {
 
     fn serve_snapshot(&mut self, attempt: Attempt) {
         let at = self.now + 2 + self.rng.below(30);
-        if self.rng.hit(self.faults.busy) {
-            self.faults_hit += 1;
+        if self.faults.strike(Fault::Busy, &mut self.rng) {
             let part = AnswerPart::SnapshotRefused(SnapshotRefusal::Busy);
             return self.answers.push(at, attempt, part);
         }
@@ -367,8 +362,7 @@ impl World {
         let faults = self.faults.clone();
         self.live.send(self.now, barrier, &faults, &mut self.rng);
         self.shadows.push_back((attempt, shadow));
-        let sent = if self.rng.hit(faults.short) && records > 0 {
-            self.faults_hit += 1;
+        let sent = if faults.strike(Fault::Short, &mut self.rng) && records > 0 {
             records - 1
         } else {
             records
