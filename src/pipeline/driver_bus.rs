@@ -121,7 +121,7 @@ impl Driver {
     /// What the author of a log must know before the view does: a new connection, and a replayed
     /// batch that the view has and the log lacks.
     pub(super) fn tell_author(&mut self, event: &SourceEvent) {
-        if let (SourceEvent::Attached, Some(log)) = (event, &self.log) {
+        if let (SourceEvent::Attached, Some(log)) = (event, &mut self.log) {
             log.attached(self.recovery.anchored(), self.recovery.is_blind());
         }
         let SourceEvent::Answer { part: AnswerPart::Batch(batch), .. } = event else { return };

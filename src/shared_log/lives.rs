@@ -191,9 +191,12 @@ pub fn decide(question: &Question<'_>) -> Verdict {
     if compared == Compared::Other && past_lives(*record, *tail, newest.epoch, own) {
         return Verdict::Wait(Silence::Closed);
     }
-    let content_differs = record.is_some_and(|record| {
-        record.life.epoch == newest.epoch && record.content != question.content
-    });
+    // Of a life that only the log tells of nobody knows what made its content, but who wrote it.
+    let on_record = record.filter(|record| record.life.epoch == newest.epoch);
+    let content_differs = match on_record {
+        Some(record) => record.content != question.content,
+        None => own.named != Some(newest.epoch),
+    };
     match compared {
         Compared::Same if content_differs => question.mint_alone(Silence::SettingsDiffer),
         // The registry was lost, and whoever named our life anew knew no name of before. Readers

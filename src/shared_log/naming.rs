@@ -218,6 +218,11 @@ impl Naming {
         }
     }
 
+    /// The journal will not answer what it was asked.
+    pub fn ask_anew(&mut self) {
+        self.rename(Name::Undecided);
+    }
+
     /// What the life is or was called on the log, and its newest batch that was applied.
     pub fn newest(&self) -> Option<(Epoch, (Seq, Digest))> {
         let epoch = self.name.epoch().or(self.own.named)?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kvbridge::{
-    api::{AnswerPart, Batch, Capabilities, Continuity, Drain, Removal, Replay, SourceEvent},
+    api::{AnswerPart, Batch, Capabilities, Continuity, Drain, Loss, Removal, Replay, SourceEvent},
     recovery::{
         Action, Checkpoint, ClearReason, Fact, Finding, Input, PhaseKind, Recovery, Settings, Tick,
         TrustReason,
@@ -22,7 +22,7 @@ use kvbridge::{
 use crate::{
     desk::{Desk, Registry},
     engine::{Engine, Profile},
-    faults::Faults,
+    faults::{Fault, Faults},
     invariants::Violation,
     link::{AnswerLink, LiveLink},
     log::{Log, Object, Objects},
@@ -42,10 +42,10 @@ const FILL_MS: u64 = 200;
 const UNNAMED: UnnamedLimits = UnnamedLimits { batches_max: 200, bytes_max: 1 << 20 };
 
 /// A cut on its way to the store: the view as it was, and how far the log had come before.
-struct Cut {
+pub(crate) struct Cut {
     store_at: u64,
-    object: Object,
-    pointer: Pointer,
+    pub(crate) object: Object,
+    pub(crate) pointer: Pointer,
 }
 
 /// One bridge.
@@ -71,9 +71,11 @@ pub(crate) struct Bridge {
     snapshot_at: u64,
     beat_at: u64,
     /// What is on its disk.
-    kept: Option<(Checkpoint, View)>,
+    kept: Option<(Checkpoint, View, u32)>,
     /// Counts its processes.
     starts: u64,
+    /// Of which version its decoder is: a later one reads less of the same bytes.
+    pub(crate) decoder: u32,
     /// What it believed at least for the last second of a run.
     pub(crate) least: Trust,
     /// When it was last exact, by the name of the life on the log.
@@ -122,6 +124,7 @@ impl Bridge {
             beat_at: 0,
             kept: None,
             starts: 0,
+            decoder: 1,
             least: Trust::None,
             exact_at: BTreeMap::new(),
             mistake,
@@ -148,8 +151,10 @@ impl Bridge {
                 self.answers.due(now).or_else(|| self.live.due(now))
             };
             let Some(event) = event else { break };
+            let event = self.decoded(event);
             if event == SourceEvent::Attached {
-                self.naming.attached(self.recovery.anchored(), self.recovery.is_blind());
+                let (view, blind) = (self.recovery.anchored(), self.recovery.is_blind());
+                self.author.attached(&mut self.naming, view, blind);
             }
             self.offer(now, &event);
             self.take(now, Input::Source(event), engine, faults);

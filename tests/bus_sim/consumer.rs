@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use kvbridge::{
     api::{AnswerPart, Attempt, Batch, Removal, SourceEvent, Upstream},
     recovery::{Action, Checkpoint, Finding, Input, Recovery, Settings, Tick, TrustReason},
-    schemas::{BusSeq, Cursor, Event, TierTrust},
+    schemas::{BusSeq, Cursor, Epoch, Event, TierTrust},
     shared_log::{Follower, Joined, Known, Vouches, log_capabilities},
     view::View,
 };
@@ -50,7 +50,11 @@ pub(crate) struct Consumer {
     trace: Trace,
     /// Batches that answers brought: what a reader costs the bus.
     pub(crate) replay_work: u64,
+    /// The same a second before the end.
+    pub(crate) work_before: u64,
     pub(crate) vouches: Vouches,
+    /// The newest life that this process of it was in before its last input.
+    pub(crate) epoch: Epoch,
     upstream: Option<Upstream>,
     follower: Follower,
     settings: Settings,
@@ -60,6 +64,8 @@ pub(crate) struct Consumer {
     created: u64,
     through: BusSeq,
     attached: bool,
+    /// A place that the live path left out, which a later one will tell.
+    missed_at: Option<BusSeq>,
     attach_at: u64,
     look_at: u64,
     /// So many messages a turn.
@@ -95,7 +101,10 @@ impl Consumer {
             reason: TrustReason::Detached,
             trace,
             replay_work: 0,
+            work_before: 0,
+            missed_at: None,
             vouches: Vouches::new(STATUS_TTL_MS),
+            epoch: Epoch(0),
             upstream: None,
             follower: Follower::new(REORDER, POSITIONS_MAX),
             settings,
@@ -289,6 +298,7 @@ impl Consumer {
         while let Some(input) = inputs.pop_front() {
             self.trace.say(|| format!("{now:>6} {} {}", self.name, brief(&input)));
             let mut actions = Vec::new();
+            self.epoch = self.epoch.max(self.recovery.cursor().epoch);
             self.recovery.step(Tick(now), input, &mut actions);
             for action in actions {
                 inputs.extend(self.perform(now, action)?.into_iter().map(Input::Finding));

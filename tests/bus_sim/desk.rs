@@ -82,7 +82,7 @@ struct Pending {
 /// One bridge's.
 pub(crate) struct Desk {
     name: &'static str,
-    content: String,
+    pub(crate) content: String,
     floor: Epoch,
     look_at: u64,
     wait_ms: u64,
@@ -126,7 +126,7 @@ impl Desk {
     /// One turn on a connection; returns what the life is called, if that is new.
     pub(crate) fn turn(
         &mut self,
-        (now, unix_ms): (u64, u64),
+        (now, unix_ms, pointed): (u64, u64, Epoch),
         naming: &mut Naming,
         log: &Log,
         registry: &mut Registry,
@@ -143,7 +143,7 @@ impl Desk {
         if self.pending.is_some() || !self.may_look(now, naming.name()) {
             return None;
         }
-        self.look((now, unix_ms), naming, log, registry);
+        self.look((now, unix_ms, pointed), naming, log, registry);
         None
     }
 
@@ -165,7 +165,7 @@ impl Desk {
 
     fn look(
         &mut self,
-        (now, now_ms): (u64, u64),
+        (now, now_ms, pointed): (u64, u64, Epoch),
         naming: &mut Naming,
         log: &Log,
         registry: &Registry,
@@ -198,7 +198,7 @@ impl Desk {
             content: &self.content,
             others: true,
             local,
-            floor: self.floor,
+            floor: self.floor.max(pointed),
             now_ms,
         };
         let mut verdict = lives::decide(&question);
@@ -209,12 +209,19 @@ impl Desk {
         let known = record.map(|record| record.life.epoch);
         match (self.mistake, known) {
             (Some(Mistake::AdoptedWithoutAnchor), Some(known)) => verdict = Verdict::Adopt(known),
+            (Some(Mistake::ContentIgnored), Some(known))
+                if matches!(verdict, Verdict::Wait(Silence::SettingsDiffer)) =>
+            {
+                verdict = Verdict::Adopt(known);
+            }
             (Some(Mistake::MintedWithoutComparing), _) if name.epoch().is_none() => {
                 verdict = Verdict::Mint(Epoch(now_ms.max(newest.0 + 1)));
             }
             _ => (),
         }
-        let alone = own.journal_spent && !registry.others_speak(now, self.name);
+        let other_content = record.is_none_or(|record| record.content != self.content);
+        let uncomparable = own.journal_spent || other_content;
+        let alone = uncomparable && !registry.others_speak(now, self.name);
         let uncompared = matches!(verdict, Verdict::Mint(_)) && alone;
         let called = called(verdict, &name, &question, self.name);
         self.pending = called.map(|called| Pending { at, revision, local, called, uncompared });

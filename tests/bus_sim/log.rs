@@ -7,11 +7,16 @@ use std::{
 };
 
 use kvbridge::{
-    schemas::{BusSeq, Digest, Envelope, Epoch, Event, Seq, SnapshotHeader, SnapshotRecord},
+    schemas::{
+        BusSeq, Cursor, Digest, Envelope, Epoch, Event, Seq, SnapshotHeader, SnapshotRecord,
+    },
     shared_log::{LogEnds, Outgoing, Pointer},
 };
 
-use crate::invariants::Violation;
+use crate::{invariants::Violation, reading::WINDOW};
+
+/// A bridge may be away for so long when the stream is made anew.
+const REFILLED_MS: u64 = 1_000;
 
 /// A message as the stream has it.
 #[derive(Clone)]
@@ -40,6 +45,8 @@ pub(crate) struct Log {
     /// What was ever stored of data: its bytes, and when last.
     data: BTreeMap<(Epoch, Seq), (Digest, u64)>,
     names: BTreeSet<Epoch>,
+    /// In what form the batches of a life are.
+    forms: BTreeMap<Epoch, String>,
     pub(crate) stored_twice: u64,
 }
 
@@ -55,6 +62,7 @@ impl Log {
             ids: BTreeMap::new(),
             data: BTreeMap::new(),
             names: BTreeSet::new(),
+            forms: BTreeMap::new(),
             stored_twice: 0,
         }
     }
@@ -92,6 +100,10 @@ impl Log {
         }
         let place = (envelope.epoch, envelope.seq);
         self.names.insert(envelope.epoch);
+        let form = &envelope.engine.format;
+        if self.forms.entry(envelope.epoch).or_insert_with(|| form.clone()) != form {
+            return Err(Violation::new(format!("two decoders wrote {place:?}'s life")));
+        }
         let before = self.data.insert(place, (envelope.digest, now));
         let Some((digest, at)) = before else { return Ok(()) };
         if digest != envelope.digest {
@@ -130,10 +142,42 @@ impl Log {
         LogEnds { created: self.created, first: BusSeq(self.first), last: BusSeq(self.last) }
     }
 
+    /// Whether whoever stands there finds the batch before it, so that nothing is lost to it.
+    pub(crate) fn covers(&self, cursor: Cursor) -> bool {
+        let last = cursor.next_seq.minus(1);
+        self.messages.iter().map(|stored| &stored.envelope).any(|it| {
+            let end = it.seq.plus(u64::from(it.span));
+            it.epoch == cursor.epoch && it.seq <= last && last < end
+        })
+    }
+
     /// This replica's messages from a place on.
     pub(crate) fn from(&self, at: BusSeq) -> impl Iterator<Item = &Stored> {
         let begin = self.messages.partition_point(|stored| stored.at < at);
         self.messages.range(begin..)
+    }
+
+    /// What is kept of the newest life has no hole: whatever is missing was said to be.
+    pub(crate) fn check_whole(&self) -> Result<(), Violation> {
+        let Some(epoch) = self.life() else { return Ok(()) };
+        // One that was made anew begins with what bridges had not been told is stored; the rest of
+        // their windows is gone with the log before.
+        let begins = if self.created > 1 { self.created + REFILLED_MS } else { 0 };
+        let later = self.messages.iter().filter(|stored| stored.stored_at >= begins);
+        let of = later.map(|stored| &stored.envelope);
+        let of = of.filter(|it| it.epoch == epoch && it.span > 0);
+        let mut covered: Vec<(Seq, Seq)> =
+            of.map(|it| (it.seq, it.seq.plus(u64::from(it.span)))).collect();
+        covered.sort_unstable();
+        // What is oldest may lie between others that were stored before it and are gone.
+        let mut end = covered.get(WINDOW).map_or(Seq(0), |(seq, _)| *seq);
+        for (seq, to) in covered.into_iter().skip(WINDOW) {
+            if seq > end {
+                return Err(Violation::new(format!("the log lacks {end} to {seq} of {epoch}")));
+            }
+            end = end.max(to);
+        }
+        Ok(())
     }
 
     /// How many names lives were given.

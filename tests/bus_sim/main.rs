@@ -120,7 +120,7 @@ fn fixed_seeds_are_safe_and_live() {
 #[test]
 fn fresh_seeds_are_safe_and_live() {
     let first = RandomState::new().build_hasher().finish() >> 1;
-    for seed in first..first + env("KVBRIDGE_SIM_FRESH").unwrap_or(0) {
+    for seed in first..first + env("KVBRIDGE_SIM_FRESH").unwrap_or(30) {
         must_hold(seed);
     }
 }
@@ -161,12 +161,41 @@ fn the_same_seed_runs_the_same_way() {
     }
 }
 
+/// Every mistake, with a seed that catches it.
+const CAUGHT: &[(Mistake, u64)] = &[
+    (Mistake::UpstreamIgnored, 3),
+    (Mistake::NothingOnResync, 17),
+    (Mistake::BatchesShareMessage, 0),
+    (Mistake::AnnounceOvertakesInstall, 2),
+    (Mistake::AdoptedWithoutAnchor, 7),
+    (Mistake::MintedWithoutComparing, 2),
+    (Mistake::RegistryWithTtl, 32),
+    (Mistake::SnapshotWithoutCounts, 2),
+    (Mistake::SnapshotWithoutSalt, 1),
+    (Mistake::ContentIgnored, 55),
+    (Mistake::LastWriterWins, 0),
+    (Mistake::RetentionByAppSeq, 1),
+    (Mistake::EpochNotEqual, 20),
+];
+
+#[test]
+fn every_planted_mistake_is_caught() {
+    assert_eq!(CAUGHT.len(), Mistake::ALL.len(), "a mistake without a seed that caught it");
+    for (mistake, seed) in CAUGHT {
+        assert_eq!(quick(*seed, None), Ok(()), "seed {seed} must pass without {mistake:?}");
+        assert!(quick(*seed, Some(*mistake)).is_err(), "{mistake:?} unseen with seed {seed}");
+    }
+}
+
 /// Which seed catches which mistake: `KVBRIDGE_SIM_HUNT=2000 cargo test … hunt -- --nocapture`.
 #[test]
 fn hunt() {
     let Some(most) = env("KVBRIDGE_SIM_HUNT") else { return };
-    for mistake in Mistake::ALL {
-        let found = (0..most).find_map(|seed| Some((seed, quick(seed, Some(mistake)).err()?)));
+    let only = env("KVBRIDGE_SIM_PLANTED").and_then(|n| usize::try_from(n).ok());
+    let all = Mistake::ALL.into_iter().enumerate();
+    for (_, mistake) in all.filter(|(at, _)| only.is_none_or(|only| only == *at)) {
+        let caught = |seed| quick(seed, None).is_ok().then(|| quick(seed, Some(mistake)).err());
+        let found = (0..most).find_map(|seed| Some((seed, caught(seed)??)));
         let why = found.as_ref().map(|(_, why)| why.chars().take(90).collect::<String>());
         println!("(Mistake::{mistake:?}, {:?}), // {why:?}", found.map(|(seed, _)| seed));
     }

@@ -1,6 +1,6 @@
 //! From a bridge's spool to the stream: a window over a connection that breaks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use kvbridge::{
     schemas::{BusSeq, Cursor},
@@ -28,7 +28,9 @@ pub(crate) struct Sender {
     /// Under way to the stream.
     up: VecDeque<(u64, u64, Outgoing)>,
     /// Under way back.
-    down: VecDeque<(u64, u64, BusSeq)>,
+    down: VecDeque<(u64, u64, String, BusSeq)>,
+    /// Acknowledged behind one that is not.
+    early: BTreeMap<String, BusSeq>,
     /// Counts connections and failures: acknowledgements of an earlier one count for nothing.
     turn: u64,
     connected: bool,
@@ -49,6 +51,7 @@ impl Sender {
             window: Window::new(WINDOW),
             up: VecDeque::new(),
             down: VecDeque::new(),
+            early: BTreeMap::new(),
             turn: 0,
             connected: true,
             back_at: 0,
@@ -121,6 +124,7 @@ impl Sender {
     fn fail(&mut self) {
         self.turn += 1;
         self.down.clear();
+        self.early.clear();
         self.window.failed();
         self.waits_since = None;
     }
@@ -150,18 +154,23 @@ impl Sender {
                 continue;
             }
             if turn == self.turn {
-                self.down.push_back((now + 1 + self.rng.below(4), turn, ack.at));
+                self.down.push_back((now + 1 + self.rng.below(4), turn, message.id, ack.at));
             }
         }
         Ok(())
     }
 
     fn hear(&mut self, now: u64) {
-        while let Some((_, turn, at)) = self.down.pop_front_if(|(at, _, _)| *at <= now) {
-            if turn != self.turn {
-                continue;
+        while let Some((_, turn, id, at)) = self.down.pop_front_if(|(at, ..)| *at <= now) {
+            if turn == self.turn {
+                self.early.insert(id, at);
             }
-            let Some(message) = self.window.acked() else { continue };
+        }
+        // In order: what is acknowledged behind one that is not is sent again with it.
+        loop {
+            let oldest = self.window.iter().next().map(|oldest| oldest.id.as_str());
+            let Some(at) = oldest.and_then(|id| self.early.remove(id)) else { break };
+            let Some(message) = self.window.acked() else { break };
             let end = message.envelope.seq.plus(u64::from(message.envelope.span));
             let behind = Cursor { epoch: message.envelope.epoch, next_seq: end };
             self.acked.push((behind, at));

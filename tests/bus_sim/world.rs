@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use kvbridge::{
-    api::SnapshotRefusal,
+    api::{Attempt, SnapshotRefusal},
     schemas::{Cursor, Status, Trust},
     shared_log::Pointer,
 };
 
 use crate::{
-    bridge::Bridge,
+    bridge::{Bridge, Cut},
     consumer::{Asked, Consumer},
     desk::Registry,
     engine::{Engine, Profile, Quirks},
@@ -27,6 +27,18 @@ const FAULTY_MS: u64 = 4_000;
 const CALM_MS: u64 = 4_000;
 const STEP_MS: u64 = 5;
 
+/// How long a bridge waits for the log before it says that it has no view to give.
+const PUBLISHED_MS: u64 = 60;
+
+/// A cut that waits for the log, for a reader.
+struct Fresh {
+    asker: (usize, Attempt),
+    cut: Cut,
+    /// The one it had last, if that still serves.
+    again: Option<Pointer>,
+    until: u64,
+}
+
 /// The whole of one run.
 pub(crate) struct World {
     pub(crate) now: u64,
@@ -40,8 +52,16 @@ pub(crate) struct World {
     /// How late a heartbeat may come.
     pub(crate) status_delay_max: u64,
     pub(crate) registry: Registry,
-    objects: Objects,
+    pub(crate) objects: Objects,
     pub(crate) faults: Faults,
+    /// Snapshots on their way for whoever asked.
+    fresh: Vec<Fresh>,
+    /// Somebody who stood here was told that the log has passed it.
+    pub(crate) truncated: Option<Cursor>,
+    /// Where readers were sent last.
+    pub(crate) pointed: Option<Pointer>,
+    /// How many messages the log had a second before the end.
+    log_before: u64,
     /// Heartbeats under way, for each reader.
     words: Vec<VecDeque<(u64, Status)>>,
     paused_until: u64,
@@ -91,6 +111,10 @@ impl World {
             status_delay_max: if faults.has(Fault::StatusSlow) { 120 } else { 10 },
             registry: Registry::default(),
             objects,
+            fresh: Vec::new(),
+            truncated: None,
+            pointed: None,
+            log_before: 0,
             faults,
             paused_until: 0,
             rate: 500 + rng.below(3_000),
@@ -126,6 +150,10 @@ impl World {
         self.engine_turn();
         self.bridges_turn()?;
         let last_second = self.now > FAULTY_MS + CALM_MS - 1_000;
+        if !last_second {
+            self.log_before = self.log.ends().last.0;
+            self.consumers.iter_mut().for_each(|it| it.work_before = it.replay_work);
+        }
         for bridge in &mut self.bridges {
             let least = if last_second { bridge.least } else { Trust::Exact };
             bridge.least = least.min(bridge.trust.device);
@@ -134,11 +162,14 @@ impl World {
         self.words_turn();
         for at in 0..self.consumers.len() {
             self.consumers[at].turn(self.now, &self.log, &self.faults)?;
-            if let Some((attempt, asked)) = self.consumers[at].due(self.now) {
-                let parts = self.answer(at, asked);
+            if let Some((attempt, asked)) = self.consumers[at].due(self.now)
+                && let Some(parts) = self.answer((at, attempt), asked)
+            {
                 self.consumers[at].answer(self.now, attempt, parts);
             }
         }
+        self.fresh_turn();
+        self.check_told()?;
         self.check_safety()
     }
 
@@ -182,7 +213,7 @@ impl World {
         for bridge in &mut self.bridges {
             if self.faults.strike(Fault::BridgeRestart, &mut self.rng) {
                 self.unknown += 1;
-                bridge.restart(self.now);
+                bridge.restart(self.now, &self.faults);
             }
             bridge.turn(self.now, &mut self.engine, &self.faults)?;
             let bus = (&mut self.log, &mut self.registry, &mut self.objects);
@@ -229,50 +260,95 @@ impl World {
         }
     }
 
-    fn answer(&mut self, at: usize, asked: Asked) -> Vec<Part> {
+    /// How many messages came in the last second.
+    pub(crate) fn news(&self) -> u64 {
+        self.log.ends().last.0.saturating_sub(self.log_before)
+    }
+
+    /// `None` = the answer comes later.
+    fn answer(&mut self, (at, attempt): (usize, Attempt), asked: Asked) -> Option<Vec<Part>> {
         if !self.consumers[at].is_attached(&self.log) {
-            return vec![Part::Failed];
+            return Some(vec![Part::Failed]);
         }
         match asked {
-            Asked::Replay(known) => reading::replay(&self.log, &known, self.mistake),
-            Asked::Snapshot(Some(object), _) => match self.objects.stored.get(&object) {
+            Asked::Replay(known) => {
+                let parts = reading::replay(&self.log, &known, self.mistake);
+                if matches!(parts[..], [Part::Truncated]) {
+                    self.truncated = Some(self.consumers[at].recovery.cursor());
+                }
+                Some(parts)
+            }
+            Asked::Snapshot(Some(object), _) => Some(match self.objects.stored.get(&object) {
                 Some(object) => reading::snapshot(object, None),
                 None => vec![Part::Refused(SnapshotRefusal::Unavailable)],
-            },
-            Asked::Snapshot(None, taken) => self.best_snapshot(taken),
+            }),
+            Asked::Snapshot(None, taken) => self.best_snapshot((at, attempt), taken),
         }
     }
 
     /// The pointed one, if all that came behind it is still there and it was not taken last; else a
     /// fresh one, or the same again if none is to be had.
-    fn best_snapshot(&mut self, taken: Option<Cursor>) -> Vec<Part> {
+    fn best_snapshot(
+        &mut self,
+        asker: (usize, Attempt),
+        taken: Option<Cursor>,
+    ) -> Option<Vec<Part>> {
         if self.faults.strike(Fault::BusBusy, &mut self.rng) {
-            return vec![Part::Refused(SnapshotRefusal::Busy)];
+            return Some(vec![Part::Refused(SnapshotRefusal::Busy)]);
         }
-        let (ends, life) = (self.log.ends(), self.log.life());
-        let usable = |pointer: &Pointer| pointer.leads_on(ends, life);
-        let pointed = self.objects.pointer.clone().filter(usable);
-        let mut pointer = pointed.clone().filter(|pointer| !pointer.is_cut(taken));
-        if pointer.is_none() {
-            // One of those that are there answers.
-            let count = self.bridges.len();
-            let first = usize::try_from(self.rng.below(count as u64)).unwrap();
-            let mut order = (0..count).map(|at| (first + at) % count);
-            let there = order.find(|at| self.bridges[*at].sender.is_connected());
-            if there.is_none() && pointed.is_none() {
-                return vec![Part::Refused(SnapshotRefusal::Unavailable)];
+        let pointed = self.objects.pointer.clone().filter(|pointer| self.is_usable(pointer));
+        let again = match pointed {
+            Some(pointer) if !pointer.is_cut(taken) => return Some(self.stored(&pointer)),
+            again => again,
+        };
+        // One of those that are there answers.
+        let count = self.bridges.len();
+        let first = usize::try_from(self.rng.below(count as u64)).unwrap();
+        let mut order = (0..count).map(|at| (first + at) % count);
+        let there = order.find(|at| self.bridges[*at].sender.is_connected());
+        let cut = there.and_then(|there| self.bridges[there].cut_for(self.now, &self.log));
+        match (cut, again) {
+            (Some(cut), again) => {
+                let until = self.now + PUBLISHED_MS;
+                self.fresh.push(Fresh { asker, cut, again, until });
+                None
             }
-            let fresh = there.and_then(|there| {
-                self.bridges[there].keep_now(self.now, &self.log, &mut self.objects)
-            });
-            pointer = fresh.filter(usable).or(pointed);
+            (None, Some(again)) => Some(self.stored(&again)),
+            (None, None) if there.is_none() => {
+                Some(vec![Part::Refused(SnapshotRefusal::Unavailable)])
+            }
+            (None, None) => Some(vec![Part::Refused(SnapshotRefusal::Busy)]),
         }
-        let object = pointer.as_ref().and_then(|it| self.objects.stored.get(&it.object));
-        match (pointer.as_ref(), object) {
-            (Some(pointer), Some(object)) => {
-                reading::snapshot(object, Some(reading::behind(pointer)))
-            }
-            _ => vec![Part::Refused(SnapshotRefusal::Busy)],
+    }
+
+    fn is_usable(&self, pointer: &Pointer) -> bool {
+        pointer.leads_on(self.log.ends(), self.log.life())
+    }
+
+    fn stored(&self, pointer: &Pointer) -> Vec<Part> {
+        match self.objects.stored.get(&pointer.object) {
+            Some(object) => reading::snapshot(object, Some(reading::behind(pointer))),
+            None => vec![Part::Refused(SnapshotRefusal::Busy)],
+        }
+    }
+
+    /// Cuts are stored when the log has all that they were folded from.
+    fn fresh_turn(&mut self) {
+        for fresh in std::mem::take(&mut self.fresh) {
+            let Fresh { asker: (at, attempt), cut, again, until } = fresh;
+            let published = cut.is_published(&self.log);
+            let parts = if published && self.is_usable(&cut.pointer) {
+                self.objects.advance(cut.pointer.clone(), cut.object);
+                self.stored(&cut.pointer)
+            } else if self.now < until && !published {
+                self.fresh.push(Fresh { asker: (at, attempt), cut, again, until });
+                continue;
+            } else if let Some(again) = again.filter(|again| self.is_usable(again)) {
+                self.stored(&again)
+            } else {
+                vec![Part::Refused(SnapshotRefusal::Busy)]
+            };
+            self.consumers[at].answer(self.now, attempt, parts);
         }
     }
 }
@@ -299,5 +375,7 @@ fn profile(rng: &mut Rng) -> Profile {
         replay: rng.hit(9_000),
         snapshot: false,
         unproven: false,
+        drained: false,
+        counts: true,
     }
 }

@@ -29,6 +29,10 @@ pub(crate) struct Profile {
     pub(crate) replay: bool,
     pub(crate) snapshot: bool,
     pub(crate) unproven: bool,
+    /// Whoever reads takes away.
+    pub(crate) drained: bool,
+    /// Its snapshots say how many copies there are.
+    pub(crate) counts: bool,
 }
 
 /// What an operation of the engine does to its stream beside the batch.
@@ -63,6 +67,11 @@ pub(crate) struct Engine {
 }
 
 const CHAINS: u64 = 6;
+
+/// Sequences of some chains are kept apart by a salt.
+pub(crate) fn salt_of(hash: u64) -> Option<&'static str> {
+    ((hash / 1_000) % 3 == 1).then_some("tenant")
+}
 
 fn hash_of(chain: u64, depth: u64) -> u64 {
     chain * 1_000 + depth + 1
@@ -315,6 +324,7 @@ fn place(tier: Tier, group: u32, groups: u32, kind: bool) -> Place {
 fn stored(parent: Parent, hashes: Vec<u64>, tier: Tier, group: u32, groups: u32) -> Event {
     let told = parent != Parent::Unknown;
     let tokens = |hash: u64| [u32::try_from(hash).unwrap(), 7];
+    let salt = hashes.first().and_then(|hash| salt_of(*hash)).filter(|_| told);
     Event::Stored(Stored {
         parent,
         block_size: if told { 2 } else { 0 },
@@ -335,7 +345,7 @@ fn stored(parent: Parent, hashes: Vec<u64>, tier: Tier, group: u32, groups: u32)
         place: place(tier, group, groups, true),
         lora: None,
         lora_id: None,
-        salt: None,
+        salt: salt.map(str::to_owned),
         extra: Vec::new(),
         session: None,
     })

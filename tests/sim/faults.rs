@@ -61,6 +61,8 @@ pub(crate) enum Fault {
     Repair,
     /// The live stream lags: a replay runs far ahead of it.
     Lag,
+    /// Another reader of a source that is drained took some batches away.
+    Stolen,
     /// Our process ends and comes back with a checkpoint that is some batches old.
     ProcessRestart,
     // Behind the bridges.
@@ -88,7 +90,9 @@ pub(crate) enum Fault {
     StatusSlow,
     /// Snapshots are asked of the bus in vain.
     BusBusy,
-    /// A bridge's wall clock jumps, up to a day either way.
+    /// The live path to a reader leaves out some messages of the stream.
+    ReaderMiss,
+    /// A bridge comes back with another wall clock, up to a day off either way.
     ClockJump,
     /// A bridge comes back with another decoder: of the same bytes it reads less.
     OtherDecoder,
@@ -128,7 +132,7 @@ impl Fault {
     ];
 
     /// Behind the bridges.
-    pub(crate) const BUS: [(Fault, u64); 14] = [
+    pub(crate) const BUS: [(Fault, u64); 15] = [
         (Fault::BridgeCut, 100),
         (Fault::NotStored, 500),
         (Fault::AckLost, 1_000),
@@ -141,7 +145,8 @@ impl Fault {
         (Fault::StatusLost, 6_000),
         (Fault::StatusSlow, 4_000),
         (Fault::BusBusy, 5_000),
-        (Fault::ClockJump, 30),
+        (Fault::ReaderMiss, 200),
+        (Fault::ClockJump, 8_000),
         (Fault::OtherDecoder, 3_000),
     ];
 }
@@ -230,7 +235,7 @@ impl Counts {
 
     fn each(&self) -> impl Iterator<Item = (Fault, u64)> + '_ {
         let kinds = Fault::HOP.iter().chain(&Fault::BUS).map(|(fault, _)| *fault);
-        let kinds = kinds.chain([Fault::ProcessRestart]);
+        let kinds = kinds.chain([Fault::Stolen, Fault::ProcessRestart]);
         kinds.map(|fault| (fault, self.0[fault as usize])).filter(|(_, count)| *count > 0)
     }
 

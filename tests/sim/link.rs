@@ -16,6 +16,8 @@ pub(crate) struct LiveLink {
     attached: bool,
     last_due: u64,
     swallow: u64,
+    /// So many batches went to another reader, or are going there.
+    stolen: Option<u64>,
     pub(crate) reattach_at: Option<u64>,
 }
 
@@ -50,6 +52,13 @@ impl LiveLink {
         self.reattach_at = Some(now + back_after);
     }
 
+    /// The process behind a drained source is another one, which its ids tell.
+    pub(crate) fn restarted(&mut self, now: u64) {
+        self.queue.clear();
+        self.stolen = None;
+        self.push(now, 1, SourceEvent::Restarted);
+    }
+
     /// A reconnect nobody sees: so many frames are lost, nothing is said.
     pub(crate) fn hidden_reconnect(&mut self, lost: u64) {
         self.queue.retain(|(_, event)| !matches!(event, SourceEvent::Live(_)));
@@ -63,6 +72,23 @@ impl LiveLink {
         if self.swallow > 0 {
             self.swallow -= 1;
             return;
+        }
+        match &mut self.stolen {
+            Some(0) => {
+                // The ids show that some are missing; what another one reads is not announced here.
+                self.stolen = None;
+                self.push(now, 1, SourceEvent::Overflowed);
+                self.push(now, 1, SourceEvent::Unannounced);
+            }
+            Some(left) => {
+                *left -= 1;
+                return;
+            }
+            None if faults.has(Fault::Stolen) && faults.strike(Fault::Stolen, rng) => {
+                self.stolen = Some(rng.below(6));
+                return;
+            }
+            None => (),
         }
         if faults.strike(Fault::Burst, rng) {
             self.swallow = 2 + rng.below(20);

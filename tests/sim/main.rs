@@ -12,6 +12,7 @@ mod link;
 mod restart;
 mod rng;
 mod shrink;
+mod source;
 mod witness;
 mod world;
 
@@ -146,16 +147,17 @@ const CAUGHT: &[(Planted, u64)] = &[
     (Planted::EndTrusted, 0),
     (Planted::PartialWithoutClear, 1),
     (Planted::LostStoreKeepsExact, 12),
-    (Planted::PoisonReplayed, 2),
+    (Planted::PoisonReplayed, 7),
     (Planted::TrustRepairClear, 179),
     (Planted::EpochNotEqual, 184),
     (Planted::OldSeqFirst, 8),
     (Planted::DigestSkipped, 7),
     (Planted::HeldFullForgets, 125),
-    (Planted::NeverProbes, 16),
+    (Planted::NeverProbes, 20),
     (Planted::NoLease, 28),
     (Planted::OverflowIgnored, 0),
     (Planted::AuditComparesLast, 1938),
+    (Planted::IncompleteInstallsExact, 65),
     (Planted::ReattachTrusted, 13),
 ];
 

@@ -3,14 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kvbridge::{
-    api::{
-        AnswerPart, Attempt, Batch, Capabilities, Continuity, Drain, Removal, Replay,
-        SnapshotIntro, SnapshotRefusal, SnapshotSupport, SourceEvent,
-    },
+    api::{AnswerPart, Attempt, Batch, Removal, SnapshotIntro, SnapshotRefusal, SourceEvent},
     recovery::{
         Action, Fact, Input, Limits, PhaseKind, Planted, Recovery, Settings, Tick, TrustReason,
     },
-    schemas::{Epoch, Projection, Scope, Seq, Tier, TierTrust, Trust},
+    schemas::{Epoch, Projection, Seq, TierTrust, Trust},
     view::{View, ViewSettings},
 };
 
@@ -21,6 +18,7 @@ use crate::{
     link::{AnswerLink, LiveLink},
     restart::Disk,
     rng::Rng,
+    source::{capabilities, profile},
     witness::Witness,
 };
 
@@ -84,13 +82,16 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, planted: Option<Planted>, spared: BTreeSet<Strike>) -> World {
         let mut rng = Rng::new(seed);
-        let profile = profile(&mut rng);
+        let profile = profile(seed, &mut rng);
         let mut faults = Faults::sparing(spared);
         faults.swarm(&Fault::HOP, 3_500, &mut rng);
         let mut disk = Disk::new(seed);
         if planted.is_none() {
             // A planted mistake keeps the run that its pinned seed was found in.
             faults.set(Fault::ProcessRestart, disk.restart_rate());
+        }
+        if profile.drained {
+            faults.set(Fault::Stolen, 200);
         }
         let limits = limits();
         let mut settings = Settings::new(capabilities(&profile), 1_000_000);
@@ -224,6 +225,9 @@ impl World {
         }
         let next_seq = self.recovery.cursor().next_seq.0;
         self.engine.restart(self.now);
+        if self.engine.profile.drained {
+            return self.live.restarted(self.now);
+        }
         if !self.engine.profile.unproven {
             let back_after = 5 + self.rng.below(200);
             self.live.detach(self.now, back_after);
@@ -348,7 +352,7 @@ impl World {
             let part = AnswerPart::SnapshotRefused(SnapshotRefusal::Busy);
             return self.answers.push(at, attempt, part);
         }
-        let shadow = install(&self.engine.state(), self.engine.profile.groups);
+        let shadow = install(&self.engine.state(), &self.engine.profile);
         let records = shadow.snapshot().len() as u64;
         let barrier = self.engine.barrier(self.now);
         let intro = SnapshotIntro {
@@ -384,7 +388,7 @@ impl World {
     }
 }
 
-fn install(state: &Residency, groups: u32) -> View {
+fn install(state: &Residency, profile: &Profile) -> View {
     use kvbridge::schemas::{BlockHash, Group, GroupKind, Parent, SnapshotRecord};
     let records = state.iter().map(|((hash, tier, group), count)| SnapshotRecord {
         hash: BlockHash::from_u64(*hash),
@@ -392,12 +396,12 @@ fn install(state: &Residency, groups: u32) -> View {
         content: None,
         block_size: 0,
         tier: tier.clone(),
-        group: (groups > 1).then(|| Group {
+        group: (profile.groups > 1).then(|| Group {
             index: *group,
             kind: (*group > 0).then_some(GroupKind::SlidingWindow),
             window: None,
         }),
-        count: *count,
+        count: if profile.counts { *count } else { 1 },
         lora: None,
         salt: None,
         extra: None,
@@ -411,40 +415,6 @@ fn install(state: &Residency, groups: u32) -> View {
 
 pub(crate) fn view_settings() -> ViewSettings {
     ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10_000 }
-}
-
-fn profile(rng: &mut Rng) -> Profile {
-    let snapshot = rng.hit(1_500);
-    Profile {
-        epoch_on_wire: rng.hit(2_500),
-        journal_max: [5, 40, 10_000][usize::try_from(rng.below(3)).unwrap()],
-        host_tier: rng.hit(4_000),
-        groups: 1 + u32::from(rng.hit(3_000)),
-        pool: 8 + usize::try_from(rng.below(16)).unwrap(),
-        frozen_clock: rng.hit(2_000),
-        replay: rng.hit(8_500),
-        snapshot,
-        unproven: rng.hit(2_500),
-    }
-}
-
-fn capabilities(profile: &Profile) -> Capabilities {
-    Capabilities {
-        epoch_on_wire: profile.epoch_on_wire,
-        replay: if profile.replay { Replay::Journal } else { Replay::Absent },
-        snapshot: profile.snapshot.then_some(SnapshotSupport {
-            barrier: true,
-            tiers: true,
-            counts: true,
-            namespaces: true,
-            content: true,
-        }),
-        continuity: if profile.unproven { Continuity::Unproven } else { Continuity::Proven },
-        removal: Removal::PerCopy,
-        clear_scope: Scope::Tiers(vec![Tier::Device]),
-        drain: Drain::Shared,
-        one_hash_per_block: true,
-    }
 }
 
 /// An input in one short word; a batch by its seq alone.
