@@ -3,6 +3,7 @@
 //! - [`recovery`]: PURE. One replica's state machine: gap, replay, snapshot, epoch, trust.
 //! - [`view`]: PURE. The fold of one replica's events: which blocks it holds, where, how often.
 //! - [`index`]: PURE. All views together, answering prefix queries.
+//! - [`route`]: PURE. Which replica a request should go to, from matches and load.
 //! - [`shared_log`]: PURE. What bridges must write, and readers believe, of a log they share.
 //!
 //! With the feature `shell` (on by default), everything that touches the world:
@@ -50,6 +51,7 @@ pub mod pipeline;
 #[cfg(feature = "shell")]
 pub mod playback;
 pub mod recovery;
+pub mod route;
 pub mod shared_log;
 #[cfg(feature = "shell")]
 pub mod telemetry;

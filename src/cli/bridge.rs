@@ -34,12 +34,14 @@ pub enum BridgeError {
         message: String,
     },
     /// The kvbridge cannot be reached, or the connection broke.
-    #[error("cannot read {url}: {}", chain(source))]
+    #[error("cannot read {url}: {}{advice}", chain(source))]
     Request {
         /// Which address.
         url: String,
         /// Why.
         source: reqwest::Error,
+        /// What may help, after a semicolon.
+        advice: &'static str,
     },
     /// It answered with something else.
     #[error("{url} answered {status}{reason}")]
@@ -51,6 +53,21 @@ pub enum BridgeError {
         /// Its reason, after a space.
         reason: String,
     },
+}
+
+impl TlsArgs {
+    /// A request to `url` that got no answer. A server that wants a certificate says so in an alert
+    /// after the handshake, and a connection that ends first loses it: all that is left to tell is
+    /// "connection was not ready".
+    pub(super) fn no_answer(&self, url: &str, source: reqwest::Error) -> BridgeError {
+        let ended = source.is_request() && !source.is_connect() && !source.is_timeout();
+        let advice = if ended && self.cert.is_none() && url.starts_with("https:") {
+            "; if the server wants a certificate of ours: --cert and --key"
+        } else {
+            ""
+        };
+        BridgeError::Request { url: url.to_owned(), source, advice }
+    }
 }
 
 impl BridgeError {
@@ -81,7 +98,7 @@ pub(super) fn client(tls: &TlsArgs, url: &str) -> Result<reqwest::Client, Bridge
             .map_err(|_| wrong(cert, "expected a certificate, and its key in the file of --key"))?;
         builder = builder.identity(identity);
     }
-    builder.build().map_err(|source| BridgeError::Request { url: url.to_owned(), source })
+    builder.build().map_err(|source| tls.no_answer(url, source))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, BridgeError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     CliError, Console, Exit,
-    bridge::{self, BridgeError, TlsArgs},
+    bridge::{self, TlsArgs},
     examples,
 };
 
@@ -27,7 +27,7 @@ pub struct HealthArgs {
 
 impl HealthArgs {
     pub(super) async fn execute(self, console: &mut Console<'_>) -> Result<Exit, CliError> {
-        let failed = |source| BridgeError::Request { url: self.url.clone(), source };
+        let failed = |source| self.tls.no_answer(&self.url, source);
         let client = bridge::client(&self.tls, &self.url)?;
         let response = client.get(&self.url).timeout(self.timeout).send().await.map_err(failed)?;
         if response.status() != reqwest::StatusCode::OK {

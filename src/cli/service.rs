@@ -77,6 +77,8 @@ impl Service {
             access: security.access,
             alarms,
             render: render.clone(),
+            ready: config.ready.clone(),
+            finds_more: config.bus.is_read(),
             stop: draining.clone(),
         });
         let reloads = api.reloads().unwrap_or_else(|| mpsc::channel(1).1);

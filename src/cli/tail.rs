@@ -156,7 +156,7 @@ impl TailArgs {
     async fn bridge(&self, console: &mut Console<'_>) -> Result<Exit, CliError> {
         let query = if self.tokens { "?tokens=true" } else { "" };
         let url = format!("{}/v1/events{query}", self.url.trim_end_matches('/'));
-        let failed = |source| TailError::from(BridgeError::Request { url: url.clone(), source });
+        let failed = |source| TailError::from(self.access.tls.no_answer(&url, source));
         let client = bridge::client(&self.access.tls, &url).map_err(TailError::from)?;
         let mut request = client.get(&url);
         if let Some(path) = &self.access.token_file {

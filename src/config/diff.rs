@@ -26,8 +26,19 @@ pub struct Changes {
 
 /// Compares. Every field is looked at: a new one does not compile until it is decided here.
 pub fn changes(running: &Config, wanted: &Config) -> Changes {
-    let Config { listen, http, sources, bus, index, view, recovery, limits, state, shutdown } =
-        wanted;
+    let Config {
+        listen,
+        http,
+        sources,
+        bus,
+        index,
+        view,
+        recovery,
+        limits,
+        state,
+        ready,
+        shutdown,
+    } = wanted;
     let mut changes = Changes {
         added: Vec::new(),
         changed: Vec::new(),
@@ -43,6 +54,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         ("bus", running.bus == *bus),
         ("index", running.index == *index),
         ("state.dir", running.state.dir == state.dir),
+        ("ready", running.ready == *ready),
     ];
     fixed.extend(fixed_http(&running.http, http));
     fixed.extend(fixed_view(&running.view, view));

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-use super::Secret;
+use super::{ReadyPolicy, Secret};
 
 /// The whole file. `validate` turns it into a [`Config`](super::Config).
 #[derive(Clone, Debug, Default, serde::Deserialize)]
@@ -35,6 +35,9 @@ pub struct File {
     /// What outlives the process.
     #[serde(default)]
     pub state: StateFile,
+    /// When `/readyz` says so.
+    #[serde(default)]
+    pub ready: ReadyFile,
     /// The orderly end.
     #[serde(default)]
     pub shutdown: ShutdownFile,
@@ -251,6 +254,18 @@ pub struct StateFile {
     pub dir: Option<String>,
     /// Time between two checkpoints of a replica.
     pub interval: Option<Span>,
+}
+
+/// `[ready]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadyFile {
+    /// How many replicas must be proven once.
+    pub policy: Option<ReadyPolicy>,
+    /// The longest wait for them.
+    pub max_wait: Option<Span>,
+    /// Whether it may say 503 again.
+    pub revocable: Option<bool>,
 }
 
 /// `[shutdown]`

@@ -88,6 +88,19 @@ pub const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// request hashes for seconds.
 pub const MATCH_TOKEN_COUNT_MAX: u32 = 1_048_576;
 
+/// Candidates of one route. Too small: a large fleet is refused. Too large: one request judges and
+/// answers for milliseconds.
+pub const ROUTE_CANDIDATE_COUNT_MAX: usize = 4096;
+
+/// One route decision of so many is logged. Too small: the log grows with the traffic. Too large: a
+/// person who looks sees none.
+pub const ROUTE_LOG_ONE_OF: u64 = 1000;
+
+/// How long `/readyz` waits for a first proof of the replicas. Too small: a restarted router is
+/// sent requests that it can only route by load. Too large: an engine that is down keeps it out
+/// of service that long.
+pub const READY_MAX_WAIT: Duration = Duration::from_secs(60);
+
 /// HTTP connections at a time. Too small: routers are refused. Too large: garbage connections take
 /// file descriptors and memory. Full: a new one is closed at once and counted.
 pub const HTTP_CONNECTION_COUNT_MAX: u32 = 1024;

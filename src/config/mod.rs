@@ -66,8 +66,41 @@ pub struct Config {
     pub limits: Limits,
     /// What outlives the process.
     pub state: StateConfig,
+    /// When `/readyz` says so.
+    pub ready: ReadyConfig,
     /// The orderly end.
     pub shutdown: ShutdownConfig,
+}
+
+/// When `/readyz` says 200.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadyConfig {
+    /// How many replicas must be proven once.
+    pub policy: ReadyPolicy,
+    /// The longest wait for them.
+    pub max_wait: Duration,
+    /// Whether it may say 503 again.
+    pub revocable: bool,
+}
+
+impl Default for ReadyConfig {
+    fn default() -> ReadyConfig {
+        let policy = ReadyPolicy::default();
+        ReadyConfig { policy, max_wait: limits::READY_MAX_WAIT, revocable: false }
+    }
+}
+
+/// How many of the replicas must be proven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadyPolicy {
+    /// All of them.
+    #[default]
+    All,
+    /// More than half.
+    Quorum,
+    /// One.
+    Any,
 }
 
 /// What outlives the process.

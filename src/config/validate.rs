@@ -3,10 +3,11 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    BusConfig, Config, IndexConfig, Limits, Problems, RecoveryConfig, ShutdownConfig, StateConfig,
-    ViewConfig,
+    BusConfig, Config, IndexConfig, Limits, Problems, ReadyConfig, RecoveryConfig, ShutdownConfig,
+    StateConfig, ViewConfig,
     file::{
-        File, IndexFile, LimitsFile, RecoveryFile, ShutdownFile, Size, Span, StateFile, ViewFile,
+        File, IndexFile, LimitsFile, ReadyFile, RecoveryFile, ShutdownFile, Size, Span, StateFile,
+        ViewFile,
     },
     limits,
 };
@@ -42,6 +43,7 @@ pub(super) fn validate(
         recovery: check.recovery(&file.recovery),
         limits: check.limits(&file.limits),
         state: check.state(&file.state),
+        ready: check.ready(&file.ready),
         shutdown: check.shutdown(&file.shutdown),
     };
     match &mut config.bus {
@@ -167,6 +169,14 @@ impl Check<'_> {
         StateConfig {
             dir: file.dir.as_ref().map(PathBuf::from),
             interval: self.span("state.interval", file.interval, limits::CHECKPOINT_INTERVAL),
+        }
+    }
+
+    fn ready(&mut self, file: &ReadyFile) -> ReadyConfig {
+        ReadyConfig {
+            policy: file.policy.unwrap_or_default(),
+            max_wait: self.span("ready.max_wait", file.max_wait, limits::READY_MAX_WAIT),
+            revocable: file.revocable.unwrap_or_default(),
         }
     }
 

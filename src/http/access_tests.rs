@@ -44,7 +44,13 @@ fn world() -> World {
 async fn ask(authorization: Option<&str>, method: &str, path: &str) -> String {
     let World { api, commands, .. } = world();
     drop((commands, api.reloads()));
-    let body = if method == "POST" { r#"{"model":"m","token_ids":[1,2]}"# } else { "" };
+    let body = match (method, path) {
+        ("POST", "/v1/route") => {
+            r#"{"model":"m","token_ids":[1,2],"candidates":[{"instance":"h:8000","load":1}]}"#
+        }
+        ("POST", _) => r#"{"model":"m","token_ids":[1,2]}"#,
+        (..) => "",
+    };
     let mut request = Request::builder().method(method).uri(path);
     if let Some(authorization) = authorization {
         request = request.header(header::AUTHORIZATION, authorization);
@@ -89,6 +95,7 @@ async fn every_token_at_every_endpoint() {
         ("GET", "/v1/events?tokens=true".to_owned()),
         ("GET", "/v1/events?color=red".to_owned()),
         ("POST", "/v1/match".to_owned()),
+        ("POST", "/v1/route".to_owned()),
         ("POST", format!("/v1/replicas/{KEY}/resync")),
         ("POST", "/v1/config/reload".to_owned()),
     ];

@@ -12,10 +12,13 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use kvbridge_schemas::ReplicaKey;
+use kvbridge_schemas::{ReplicaKey, Trust};
 use serde::Serialize;
 
-use super::{Api, Grant, Problem, Shared, json};
+use super::{
+    Api, Grant, Problem, Shared, json,
+    readiness::{Mode, Seen},
+};
 use crate::{
     bus::Standing,
     telemetry::{self, cursor_age},
@@ -34,6 +37,7 @@ pub(super) async fn alive() -> Response {
 #[derive(Serialize)]
 struct Ready {
     ready: bool,
+    mode: &'static str,
     /// How many replicas are in each state of trust, to look at; not part of being ready.
     trust: BTreeMap<&'static str, u64>,
     /// How the bus stands. While it is away views go on being true: also not part of being ready.
@@ -48,11 +52,17 @@ struct BusJson {
     detail: String,
 }
 
-/// Sources are started and the program does not stop.
+/// Replicas were proven once, or long enough waited for, and the program does not stop.
 pub(super) async fn ready(State(Api(api)): State<Api>) -> Result<Response, Problem> {
     if api.stop.is_cancelled() {
         let detail = "the program stops";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail));
+    }
+    let (mode, ready, seen) = look(&api);
+    if !ready {
+        let reason = if mode == Mode::Starting { "starting" } else { "not_converged" };
+        let detail = format!("{} of {} replicas proven", seen.proven_count, seen.replica_count);
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reason, detail));
     }
     let mut trust = BTreeMap::new();
     for (_, replica) in api.pipeline.fleet.replicas() {
@@ -60,7 +70,19 @@ pub(super) async fn ready(State(Api(api)): State<Api>) -> Result<Response, Probl
     }
     let Standing { state, detail } = api.pipeline.bus.standing();
     let bus = BusJson { kind: api.pipeline.bus.kind(), state: state.as_str(), detail };
-    Ok(json(&Ready { ready: true, trust, bus }))
+    Ok(json(&Ready { ready, mode: mode.as_str(), trust, bus }))
+}
+
+fn look(api: &Shared) -> (Mode, bool, Seen) {
+    let mut seen = Seen { replica_count: 0, proven_count: 0, finds_more: api.finds_more };
+    for (_, replica) in api.pipeline.fleet.replicas() {
+        seen.replica_count += 1;
+        seen.proven_count += u64::from(replica.status.borrow().trust.device > Trust::None);
+    }
+    let up_ms = u64::try_from(api.pipeline.clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let mut readiness = api.readiness.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mode, ready) = readiness.look(seen, up_ms);
+    (mode, ready, seen)
 }
 
 /// Prometheus text.
@@ -96,6 +118,10 @@ fn refresh(api: &Shared) {
         let age_ms = now.0.saturating_sub(replica.status.borrow().moved_at.0);
         let age = ages.entry(key).or_insert_with_key(cursor_age);
         age.set(Duration::from_millis(age_ms).as_secs_f64());
+    }
+    let (mode, ..) = look(api);
+    for (it, gauge) in &api.metrics.ready_modes {
+        gauge.set(f64::from(u8::from(*it == mode)));
     }
     api.pipeline.bus.refresh_metrics();
     for (_, sources) in api.pipeline.sources.lock().unwrap_or_else(PoisonError::into_inner).iter() {

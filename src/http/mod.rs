@@ -12,7 +12,10 @@ mod events;
 mod health;
 mod match_prefix;
 mod problem;
+mod question;
+mod readiness;
 mod replicas;
+mod route;
 mod serve;
 mod snapshot;
 mod stall;
@@ -20,6 +23,8 @@ mod tls;
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod route_tests;
 #[cfg(test)]
 mod serve_tests;
 #[cfg(test)]
@@ -29,7 +34,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -54,12 +59,14 @@ use tokio_util::sync::CancellationToken;
 pub use access::{Access, Grant, InForce, Scope};
 pub use config::ReloadRequest;
 pub use problem::Problem;
+pub use readiness::Mode;
+use readiness::Readiness;
 pub use replicas::ReplicaJson;
 pub use serve::Service;
 
 use crate::{
     alarms::Alarms,
-    config::{HttpConfig, Limits, Problems, limits},
+    config::{HttpConfig, Limits, Problems, ReadyConfig, limits},
     pipeline::Pipeline,
     telemetry::{self, Metrics},
 };
@@ -82,6 +89,10 @@ pub struct ApiParts {
     pub alarms: Alarms,
     /// Renders the metrics.
     pub render: PrometheusHandle,
+    /// When it says that it is ready.
+    pub ready: ReadyConfig,
+    /// Replicas appear by themselves.
+    pub finds_more: bool,
     /// Ends its streams.
     pub stop: CancellationToken,
 }
@@ -101,6 +112,10 @@ struct Shared {
     ages: Mutex<BTreeMap<ReplicaKey, Gauge>>,
     /// As in `limits`, until a reload changes it.
     match_token_count_max: AtomicU32,
+    readiness: Mutex<Readiness>,
+    finds_more: bool,
+    /// Decisions so far, to log one of many.
+    routes_decided: AtomicU64,
     reloads: mpsc::Sender<ReloadRequest>,
     reloads_taken: Mutex<Option<mpsc::Receiver<ReloadRequest>>>,
 }
@@ -108,7 +123,8 @@ struct Shared {
 impl Api {
     /// An API over a running pipeline. `stop` ends its streams.
     pub fn new(parts: ApiParts) -> Api {
-        let ApiParts { pipeline, limits, body_deadline, access, alarms, render, stop } = parts;
+        let ApiParts { pipeline, limits, body_deadline, access, alarms, render, .. } = parts;
+        let ApiParts { ready, finds_more, stop, .. } = parts;
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let reload_queue = usize::try_from(limits::RELOAD_QUEUE).unwrap_or(1);
         let (reloads, reloads_taken) = mpsc::channel(reload_queue);
@@ -120,6 +136,9 @@ impl Api {
             reloads_taken: Mutex::new(Some(reloads_taken)),
             match_token_count_max: AtomicU32::new(limits.match_token_count_max),
             metrics: Metrics::register(),
+            readiness: Mutex::new(Readiness::new(ready)),
+            finds_more,
+            routes_decided: AtomicU64::new(0),
             event_readers: permits(limits.events_reader_count_max),
             snapshot_readers: permits(limits::SNAPSHOT_READER_COUNT_MAX),
             pipeline,
@@ -157,6 +176,7 @@ impl Api {
             .route("/v1/replicas/{key}/snapshot", get(snapshot::stream))
             .route("/v1/alarms", get(alarms::all))
             .route("/v1/match", post(match_prefix::answer))
+            .route("/v1/route", post(route::answer))
             .route("/v1/events", get(events::stream))
             .route_layer(from_fn_with_state(self.clone(), admission::read));
         let write = Router::new()

@@ -62,11 +62,11 @@ impl Problem {
 
 impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Problem {
-        let (status, reason) = match &error {
-            QueryError::UnknownModel => (StatusCode::NOT_FOUND, "unknown_model"),
-            QueryError::BlockSize { .. } => (StatusCode::CONFLICT, "block_size_mismatch"),
+        let status = match &error {
+            QueryError::UnknownModel => StatusCode::NOT_FOUND,
+            QueryError::BlockSize { .. } => StatusCode::CONFLICT,
         };
-        Problem::new(status, reason, error.to_string())
+        Problem::new(status, error.as_str(), error.to_string())
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn replica() -> Replica {
     Replica { model: "m".to_owned(), instance: "h:8000".to_owned(), rank: 0 }
 }
 
-fn world(trust: Trust, limits: Limits) -> World {
+pub(super) fn world(trust: Trust, limits: Limits) -> World {
     guarded(trust, limits, Access::Open)
 }
 
@@ -116,13 +116,29 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let api = metrics::with_local_recorder(&recorder, || {
         let (_, alarms) = Watch::new(Arc::clone(&fleet), clock);
         let (body_deadline, stop) = (Duration::from_millis(200), stop.clone());
-        Api::new(ApiParts { pipeline, limits, body_deadline, access, alarms, render, stop })
+        let (ready, finds_more) = (ReadyConfig::default(), false);
+        Api::new(ApiParts {
+            pipeline,
+            limits,
+            body_deadline,
+            access,
+            alarms,
+            render,
+            ready,
+            finds_more,
+            stop,
+        })
     });
     World { api, commands, status, fleet, view, stop }
 }
 
 impl World {
-    async fn send(&self, method: &str, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Body>,
+    ) -> (StatusCode, String) {
         let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
         let response = self.api.clone().router().oneshot(request).await.unwrap();
         let status = response.status();
@@ -134,7 +150,7 @@ impl World {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    async fn get(&self, path: &str) -> String {
+    pub(super) async fn get(&self, path: &str) -> String {
         let (status, body) = self.send("GET", path, Body::empty()).await;
         assert_eq!(status, StatusCode::OK, "{path}: {body}");
         body
@@ -151,7 +167,7 @@ impl World {
     }
 }
 
-fn exact() -> World {
+pub(super) fn exact() -> World {
     world(Trust::Exact, Limits::default())
 }
 
@@ -161,8 +177,14 @@ async fn health_and_readiness() {
     assert_eq!(world.get("/healthz").await, r#"{"alive":true}"#);
     assert_eq!(
         world.get("/readyz").await,
-        r#"{"ready":true,"trust":{"exact":1},"bus":{"kind":"embedded","state":"ready"}}"#
+        r#"{"ready":true,"mode":"converged","trust":{"exact":1},"bus":{"kind":"embedded","state":"ready"}}"#
     );
+    let unproven = self::world(Trust::None, Limits::default());
+    let (status, body) = unproven.send("GET", "/readyz", Body::empty()).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(body.contains("starting") && body.contains("0 of 1 replicas proven"), "{body}");
+    let metrics = unproven.get("/metrics").await;
+    assert!(metrics.contains("kvbridge_ready_mode{mode=\"starting\"} 1"), "{metrics}");
     world.stop.cancel();
     let (status, body) = world.send("GET", "/readyz", Body::empty()).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);

@@ -52,6 +52,16 @@ pub enum QueryError {
     },
 }
 
+impl QueryError {
+    /// The word shown.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            QueryError::UnknownModel => "unknown_model",
+            QueryError::BlockSize { .. } => "block_size_mismatch",
+        }
+    }
+}
+
 /// The hashes of one prompt, each window's computed once per query.
 pub(super) struct PromptHashes<'a> {
     prompt: Prompt<'a>,

@@ -12,6 +12,8 @@ pub const RESOLUTION: &str = "resolution";
 pub const STATE: &str = "state";
 /// A tier; unknown ones are `other`.
 pub const TIER: &str = "tier";
+/// How readiness stands.
+pub const MODE: &str = "mode";
 /// What came of a request.
 pub const OUTCOME: &str = "outcome";
 /// A stream of the bus; bounded by the configuration.

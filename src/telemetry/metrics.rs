@@ -12,6 +12,7 @@ use metrics_exporter_prometheus::{
 use tokio_util::sync::CancellationToken;
 
 use super::{label, name};
+use crate::{http::Mode, route::By};
 
 /// From a microsecond in-process match to a resync of minutes.
 const SECONDS_BUCKETS: [f64; 14] =
@@ -85,6 +86,7 @@ fn describe() {
         (name::CHECKPOINTS_FAILED, "checkpoints that could not be written"),
         (name::CHECKPOINTS_LOADED, "checkpoint files found at a start"),
         (name::MATCHES, "match requests"),
+        (name::ROUTES, "route decisions"),
         (name::EVENTS_LAGGED, "envelopes that slow readers of events missed"),
         (name::HTTP_REFUSED, "connections closed because there were too many"),
         (name::HTTP_DENIED, "requests without the right to what they ask"),
@@ -118,7 +120,13 @@ fn describe() {
         Unit::Seconds,
         "time since the view last changed or was proven"
     );
-    for metric in [name::RESYNC_DURATION, name::MATCH_DURATION, name::CHECKPOINT_DURATION] {
+    let durations = [
+        name::RESYNC_DURATION,
+        name::MATCH_DURATION,
+        name::ROUTE_DURATION,
+        name::CHECKPOINT_DURATION,
+    ];
+    for metric in durations {
         metrics::describe_histogram!(metric, Unit::Seconds, "duration");
     }
 }
@@ -259,6 +267,42 @@ pub struct Matches {
     pub duration: Histogram,
 }
 
+/// Handles of route decisions.
+pub struct Routes {
+    prefix: Counter,
+    load: Counter,
+    tie: Counter,
+    fallback: Counter,
+    /// The question could not be read.
+    pub refused: Counter,
+    /// See [`name::ROUTE_DURATION`].
+    pub duration: Histogram,
+}
+
+impl Routes {
+    fn register() -> Routes {
+        let by = |word: &'static str| counter!(name::ROUTES, label::OUTCOME => word);
+        Routes {
+            prefix: by(By::Prefix.as_str()),
+            load: by(By::Load.as_str()),
+            tie: by(By::Tie.as_str()),
+            fallback: by(By::Fallback.as_str()),
+            refused: by("refused"),
+            duration: histogram!(name::ROUTE_DURATION),
+        }
+    }
+
+    /// Decisions that this decided.
+    pub fn decided(&self, by: By) -> &Counter {
+        match by {
+            By::Prefix => &self.prefix,
+            By::Load => &self.load,
+            By::Tie => &self.tie,
+            By::Fallback => &self.fallback,
+        }
+    }
+}
+
 /// Handles of the readers of `/v1/events`.
 pub struct EventReaders {
     /// See [`name::EVENTS_LAGGED`].
@@ -271,6 +315,10 @@ pub struct EventReaders {
 pub struct Metrics {
     /// Match requests.
     pub matches: Matches,
+    /// Route decisions.
+    pub routes: Routes,
+    /// See [`name::READY_MODE`].
+    pub ready_modes: Vec<(Mode, Gauge)>,
     /// Readers of events.
     pub readers: EventReaders,
     /// See [`name::INDEX_QUEUE`].
@@ -295,6 +343,11 @@ impl Metrics {
                 refused: outcome("refused"),
                 duration: histogram!(name::MATCH_DURATION),
             },
+            routes: Routes::register(),
+            ready_modes: Mode::ALL
+                .into_iter()
+                .map(|mode| (mode, gauge!(name::READY_MODE, label::MODE => mode.as_str())))
+                .collect(),
             readers: EventReaders {
                 lagged: counter!(name::EVENTS_LAGGED),
                 refused: counter!(name::EVENTS_READERS_REFUSED),

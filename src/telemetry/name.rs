@@ -56,6 +56,12 @@ pub const INDEX_QUEUE: &str = "kvbridge_index_queue_updates";
 pub const MATCHES: &str = "kvbridge_matches_total";
 /// Time a match took.
 pub const MATCH_DURATION: &str = "kvbridge_match_duration_seconds";
+/// 1 for how readiness stands.
+pub const READY_MODE: &str = "kvbridge_ready_mode";
+/// Route decisions by what decided.
+pub const ROUTES: &str = "kvbridge_routes_total";
+/// Time a route took.
+pub const ROUTE_DURATION: &str = "kvbridge_route_duration_seconds";
 /// Envelopes that slow readers of `/v1/events` missed.
 pub const EVENTS_LAGGED: &str = "kvbridge_events_lagged_total";
 /// Readers of `/v1/events` that were refused or cut off.

@@ -16,8 +16,11 @@ const STREAM: &str = "KVHINTS_capture";
 /// A bridge plays a recording of 62 batches onto the bus, and ends.
 fn play(server: &Server, name: &str, more: &[&str]) {
     let mut command = kvbridge();
+    // A hole is played slowly: what waits for the life's name on the bus goes with the view, and
+    // the log would begin behind it.
+    let rate = if more.is_empty() { "1000" } else { "25" };
     command
-        .args(["run", "--listen", "127.0.0.1:0", "--rate", "1000", "--once", "--play"])
+        .args(["run", "--listen", "127.0.0.1:0", "--rate", rate, "--once", "--play"])
         .arg(one_life(&format!("{name}.jsonl")))
         .args(more)
         .env("KVBRIDGE__BUS__KIND", "nats")
@@ -113,7 +116,8 @@ async fn replay_gives_a_range_and_says_what_is_missing_and_why() {
         lost.messages
     );
     let stream = server.jetstream().await.get_stream(STREAM).await.unwrap();
-    stream.purge().sequence(11).await.unwrap();
+    let tenth = server.read(STREAM).await.iter().position(|message| message.envelope.seq.0 == 10);
+    stream.purge().sequence(1 + u64::try_from(tenth.unwrap()).unwrap()).await.unwrap();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli-replay-out.jsonl");
     let gone = replay("5", "12", &["--out", file.to_str().unwrap()]);
     assert_eq!((gone.code, gone.text.as_str()), (3, ""));

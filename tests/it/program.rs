@@ -198,6 +198,8 @@ fn completions_and_the_version_are_printed() {
 fn health_is_0_while_ready_and_1_afterwards() {
     let mut run = kvbridge();
     run.args(["run", "--listen", "127.0.0.1:0", "--vllm", "tcp://127.0.0.1:9"]);
+    // Its engine never answers, and nobody waits for it.
+    run.env("KVBRIDGE__READY__MAX_WAIT", "1ms");
     let mut run = Running::start(&mut run);
     let url = run.line().split_once(" on ").unwrap().1.to_owned();
     let health = |path: &str| {

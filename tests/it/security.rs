@@ -152,7 +152,7 @@ fn a_client_ca_lets_in_who_shows_a_certificate_of_it() {
     for command in [&tail[..], &health[..]] {
         let (code, _, err) = ask(command, None);
         assert_eq!(code, 1, "{err}");
-        assert!(err.contains("ertificate"), "{err}");
+        assert!(err.contains("a certificate of ours: --cert and --key"), "{err}");
         let (code, out, err) = ask(command, Some(("client.pem", "client.key")));
         assert_eq!(code, 0, "{err}");
         assert!(out.contains("trust"), "{out}");
