@@ -164,7 +164,7 @@ impl Keep {
         kept.retain(|key, _| replicas.iter().any(|(known, _)| known == key));
         for (key, handle) in replicas {
             if self.is_due(kept.get(&key), &handle) {
-                self.store_and_note(session, store, (&key, &handle), kept, false).await;
+                self.store_and_note((session, store), (&key, &handle), kept, false).await;
             }
         }
     }
@@ -189,8 +189,7 @@ impl Keep {
 
     async fn store_and_note(
         &self,
-        session: &Session,
-        store: &Snapshots,
+        (session, store): (&Session, &Snapshots),
         (key, handle): (&ReplicaKey, &ReplicaHandle),
         kept: &mut BTreeMap<ReplicaKey, Kept>,
         asked: bool,
@@ -326,7 +325,7 @@ impl Keep {
                     Some(pointer) if self.leads_on(session, &handle, &pointer).await => {
                         Some(pointer)
                     }
-                    _ => self.store_and_note(session, store, (&key, &handle), kept, true).await,
+                    _ => self.store_and_note((session, store), (&key, &handle), kept, true).await,
                 }
             }
             _ => None,
