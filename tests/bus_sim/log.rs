@@ -163,16 +163,18 @@ impl Log {
         // One that was made anew begins with what bridges had not been told is stored; the rest of
         // their windows is gone with the log before.
         let begins = if self.created > 1 { self.created + REFILLED_MS } else { 0 };
-        let later = self.messages.iter().filter(|stored| stored.stored_at >= begins);
-        let of = later.map(|stored| &stored.envelope);
-        let of = of.filter(|it| it.epoch == epoch && it.span > 0);
-        let mut covered: Vec<(Seq, Seq)> =
-            of.map(|it| (it.seq, it.seq.plus(u64::from(it.span)))).collect();
+        let of = self.messages.iter().filter(|stored| stored.envelope.epoch == epoch);
+        let covers = |stored: &Stored| {
+            let it = &stored.envelope;
+            (it.seq, it.seq.plus(u64::from(it.span)), stored.stored_at)
+        };
+        let mut covered: Vec<(Seq, Seq, u64)> =
+            of.filter(|stored| stored.envelope.span > 0).map(covers).collect();
         covered.sort_unstable();
         // What is oldest may lie between others that were stored before it and are gone.
-        let mut end = covered.get(WINDOW).map_or(Seq(0), |(seq, _)| *seq);
-        for (seq, to) in covered.into_iter().skip(WINDOW) {
-            if seq > end {
+        let mut end = covered.get(WINDOW).map_or(Seq(0), |(seq, ..)| *seq);
+        for (seq, to, stored_at) in covered.into_iter().skip(WINDOW) {
+            if seq > end && stored_at >= begins {
                 return Err(Violation::new(format!("the log lacks {end} to {seq} of {epoch}")));
             }
             end = end.max(to);
