@@ -176,7 +176,9 @@ impl Engine {
 
     /// An empty batch: the marker that proves a snapshot's cut.
     pub(crate) fn barrier(&mut self, now: u64) -> Batch {
-        let batch = self.batch(now, Vec::new(), Loss::Nothing);
+        let mut batch = self.batch(now, Vec::new(), Loss::Nothing);
+        // It names the request that it answers: no two are the same, whatever the clock says.
+        batch.digest = digest(format!("barrier {now} {}", self.life).as_bytes());
         self.remember();
         self.keep(batch.clone());
         batch

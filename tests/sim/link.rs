@@ -41,6 +41,8 @@ impl LiveLink {
     pub(crate) fn detach(&mut self, now: u64, back_after: u64) {
         self.queue.clear();
         self.attached = false;
+        // What lagged is lost; the next connection does not wait for it.
+        self.last_due = now;
         self.push(now, 1, SourceEvent::Detached);
         self.reattach_at = Some(now + back_after);
     }
