@@ -193,7 +193,8 @@ impl Naming {
     pub fn stands(&mut self, cursor: Cursor, trust: Trust, reason: &'static str) {
         if cursor.epoch > self.local {
             // Recovery has left the life that has the name, before a batch of the next one came. An
-            // empty lower bound of that one, said of this one, would vouch for a cache that is gone.
+            // empty lower bound of that one, said of this one, would vouch for a cache that is
+            // gone.
             self.begin(cursor.epoch);
         }
         self.standing = (trust, reason);
