@@ -44,12 +44,14 @@ fuzz seconds="120":
     python3 fuzz/seed.py
     RUSTC_BOOTSTRAP=1 cargo fuzz run decode_vllm -- -max_total_time={{seconds}}
     RUSTC_BOOTSTRAP=1 cargo fuzz run decode_sglang -- -max_total_time={{seconds}}
+    RUSTC_BOOTSTRAP=1 cargo fuzz run answers_sglang -- -max_total_time={{seconds}}
     RUSTC_BOOTSTRAP=1 cargo fuzz run decode_trtllm -- -max_total_time={{seconds}}
     RUSTC_BOOTSTRAP=1 cargo fuzz run codec -- -max_total_time={{seconds}}
 
 # decoding, measured by CPU time
 bench:
     cargo run --release --manifest-path benches/decode/Cargo.toml
+    cargo run --release --manifest-path benches/decode/Cargo.toml --bin polled
 
 # known vulnerabilities; needs the network and cargo-deny
 advisories:

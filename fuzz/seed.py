@@ -31,6 +31,23 @@ def decode_sglang():
                     yield bytes([len(topic)]) + topic + seq + payload
 
 
+def answers_sglang():
+    """messages of snapshots, whole and cut, and what servers say of their sockets"""
+    header = bytes.fromhex("9701a431663265002a29a2623102")
+    chunk = bytes.fromhex("9292c091fb92fb9107")
+
+    def message(kind, payload):
+        return bytes([kind]) + len(payload).to_bytes(2, "big") + payload
+
+    yield message(0, header) + message(1, chunk) + message(2, b"")
+    yield message(0, header) + message(2, b"")
+    yield message(3, b"snapshot provider busy")
+    yield (
+        b'{"kv_events":{"publisher":"zmq","endpoint_host":"*","endpoint_port_base":5657,"topic":"kv@sgl",'
+        b'"block_size":16,"dp_size":1,"replay_endpoint_port_base":5658},"served_model_name":"tiny"}'
+    )
+
+
 def decode_trtllm():
     """number of ranks, then answers: the whole one, and each event as one of its own"""
     for path in FIXTURES.glob("trtllm-*.jsonl"):
@@ -44,6 +61,7 @@ def decode_trtllm():
 TARGETS = {
     "decode_vllm": decode_vllm,
     "decode_sglang": decode_sglang,
+    "answers_sglang": answers_sglang,
     "decode_trtllm": decode_trtllm,
 }
 

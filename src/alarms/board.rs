@@ -61,16 +61,7 @@ mod tests {
 
     #[test]
     fn raised_after_two_looks_and_cleared_after_calm() {
-        let calm = Sight {
-            reason: "contiguous",
-            reason_ms: 0,
-            silent_ms: 0,
-            request_count: 0,
-            undecodable_ms: None,
-            device_copies: 0,
-            pool_blocks: None,
-            replay_unusable: false,
-        };
+        let calm = Sight::CALM;
         let bad = Sight { replay_unusable: true, ..calm };
         let raised = [Change::Raised(Alarm::ReplayUnusable)];
         let mut board = Board::default();

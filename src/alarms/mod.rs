@@ -7,6 +7,8 @@
 //! held together by a test.
 
 mod board;
+mod bus_registry;
+mod growth;
 mod registry;
 mod rules;
 mod watch;
@@ -14,6 +16,7 @@ mod watch;
 pub use board::{Board, CLEAR_AFTER_MS, Change, RAISE_AFTER};
 pub use registry::{About, Alarm, Severity};
 pub use rules::{
-    GAP_OPEN_MS, SILENT_MS, Sight, TRAFFIC_MIN, TRAFFIC_WINDOW_SECONDS, UNDECODABLE_MS, holds,
+    BRIDGE_SILENT_MS, GAP_OPEN_MS, NEWS_MS, RIVAL_MS, SILENT_MS, SNAPSHOT_FAILURES, Sight,
+    TRAFFIC_MIN, TRAFFIC_WINDOW_SECONDS, holds,
 };
 pub use watch::{Alarms, Raised, Watch};

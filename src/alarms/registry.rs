@@ -1,5 +1,9 @@
 //! PURE. Every alarm with what it means, where to look first and what to do.
 
+use super::bus_registry::{
+    BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, SNAPSHOT_FAILED, TAIL_LOSS,
+};
+
 /// How soon somebody must look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -34,8 +38,20 @@ pub enum Alarm {
     OverLimit,
     /// The engine's journal does not answer.
     ReplayUnusable,
-    /// Two engines answer under one name.
+    /// Two engines answer under one name, or bridges that read them otherwise.
     TwoPublishers,
+    /// No bridge speaks for the log.
+    BridgeSilent,
+    /// The log is another one, or without what it had.
+    BusReset,
+    /// Messages went before they were read.
+    BusRetentionPassed,
+    /// Batches that a bridge vouched for did not come.
+    TailLoss,
+    /// Views on the bus are out of reach.
+    SnapshotFailed,
+    /// Announced tokens do not give the announced hashes.
+    HashSchemeMismatch,
 }
 
 /// What is told about an alarm.
@@ -55,7 +71,7 @@ pub struct About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 7] = [
+    pub const ALL: [Alarm; 13] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -63,6 +79,12 @@ impl Alarm {
         Alarm::OverLimit,
         Alarm::ReplayUnusable,
         Alarm::TwoPublishers,
+        Alarm::BridgeSilent,
+        Alarm::BusReset,
+        Alarm::BusRetentionPassed,
+        Alarm::TailLoss,
+        Alarm::SnapshotFailed,
+        Alarm::HashSchemeMismatch,
     ];
 
     /// What is told about it.
@@ -113,9 +135,21 @@ impl Alarm {
             Alarm::TwoPublishers => About {
                 name: "two_publishers",
                 severity: Severity::Critical,
-                meaning: "two engines answer under this replica's name; it is ignored for a while",
-                first_look: "which processes publish at the source's endpoint; a proxy in between",
-                action: "give each engine its own endpoint and instance, then resync",
+                meaning: "two engines, or bridges that read them otherwise, speak under this replica's name",
+                first_look: "which processes publish at the source's endpoint; life of GET /v1/replicas on each bridge",
+                action: "give each engine its own endpoint and instance, run bridges of one version and ignore_tags, then resync",
+            },
+            Alarm::BridgeSilent => BRIDGE_SILENT,
+            Alarm::BusReset => BUS_RESET,
+            Alarm::BusRetentionPassed => BUS_RETENTION_PASSED,
+            Alarm::TailLoss => TAIL_LOSS,
+            Alarm::SnapshotFailed => SNAPSHOT_FAILED,
+            Alarm::HashSchemeMismatch => About {
+                name: "hash_scheme_mismatch",
+                severity: Severity::Warning,
+                meaning: "the tokens that the engine announces do not give the block hashes it announces",
+                first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
+                action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
             },
         }
     }

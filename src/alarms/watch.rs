@@ -1,7 +1,7 @@
 //! SHELL. Looks at every replica once a second and says what rings: one gauge, one log line.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering},
@@ -15,11 +15,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Alarm, Board, Change, Sight, TRAFFIC_WINDOW_SECONDS};
+use super::{
+    Alarm, Board, Change, Sight,
+    growth::{News, Window},
+};
 use crate::{
+    bus::Name,
     clock::Clock,
     pipeline::{Fleet, ReplicaHandle, Signs},
     recovery::Tick,
+    shared_log::lives::Silence,
     telemetry::{label, name},
 };
 
@@ -66,29 +71,14 @@ struct Watched {
     board: Board,
     gauges: Vec<(Alarm, Gauge)>,
     signs: Arc<Signs>,
-    undecodable_count: u64,
-    undecodable_at: Option<Tick>,
+    undecodable: News,
+    log_reset: News,
+    retention_passed: News,
+    tail_loss: News,
+    snapshot_failed: News,
+    /// Since when another bridge speaks, so that this one does not.
+    rival_at: Option<Tick>,
     served: Window,
-}
-
-/// A count at the last looks, oldest first.
-#[derive(Default)]
-struct Window(VecDeque<u64>);
-
-impl Window {
-    /// What was added within the window that ends now.
-    fn added(&mut self, count: u64) -> u64 {
-        // Whoever counts started anew.
-        if self.0.back().is_some_and(|last| count < *last) {
-            self.0.clear();
-        }
-        let oldest = self.0.front().copied().unwrap_or(count);
-        self.0.push_back(count);
-        if self.0.len() > TRAFFIC_WINDOW_SECONDS {
-            self.0.pop_front();
-        }
-        count - oldest
-    }
 }
 
 /// The task that looks.
@@ -198,8 +188,12 @@ impl Watched {
             board: Board::default(),
             gauges: Alarm::ALL.map(gauge_of).into(),
             signs: Arc::clone(&handle.signs),
-            undecodable_count: 0,
-            undecodable_at: None,
+            undecodable: News::default(),
+            log_reset: News::default(),
+            retention_passed: News::default(),
+            tail_loss: News::default(),
+            snapshot_failed: News::default(),
+            rival_at: None,
             served: Window::default(),
         }
     }
@@ -207,11 +201,8 @@ impl Watched {
     fn sight(&mut self, handle: &ReplicaHandle, time: (Tick, u64), match_count: u64) -> Sight {
         let (now, unix_ms) = time;
         let since = |at: Tick| now.0.saturating_sub(at.0);
-        let count = handle.signs.undecodable_count();
-        if count > self.undecodable_count {
-            self.undecodable_count = count;
-            self.undecodable_at = Some(now);
-        }
+        let (snapshots_failed, snapshot_failures) = handle.signs.snapshot_failure_counts();
+        self.rival_at = has_rival(handle).then(|| self.rival_at.unwrap_or(now));
         let served_count = self.served.added(handle.signs.request_count());
         let status = handle.status.borrow();
         Sight {
@@ -219,10 +210,19 @@ impl Watched {
             reason_ms: unix_ms.saturating_sub(status.since_ms),
             silent_ms: since(handle.signs.received_at()),
             request_count: match_count.max(served_count),
-            undecodable_ms: self.undecodable_at.map(since),
+            undecodable_ms: self.undecodable.ago(handle.signs.undecodable_count(), now),
             device_copies: status.device_copies,
             pool_blocks: handle.signs.pool_blocks(),
             replay_unusable: handle.signs.replay_unusable(),
+            rival_ms: self.rival_at.map(since),
+            log_reset_ms: self.log_reset.ago(handle.signs.log_reset_count(), now),
+            retention_passed_ms: self
+                .retention_passed
+                .ago(handle.signs.retention_passed_count(), now),
+            tail_loss_ms: self.tail_loss.ago(handle.signs.tail_loss_count(), now),
+            snapshot_failures,
+            snapshot_failed_ms: self.snapshot_failed.ago(snapshots_failed, now),
+            hashes_wrong: status.hashes.map_or(0, |hashes| hashes.wrong),
         }
     }
 
@@ -242,6 +242,12 @@ impl Watched {
             gauge.set(if raised { 1.0 } else { 0.0 });
         }
     }
+}
+
+/// Whether another bridge speaks for the replica by other settings, or for a later life.
+fn has_rival(handle: &ReplicaHandle) -> bool {
+    let name = handle.life.as_ref().map(|life| life.name());
+    matches!(name, Some(Name::Silent(Silence::Closed | Silence::SettingsDiffer)))
 }
 
 fn read(matches: &Matches) -> RwLockReadGuard<'_, BTreeMap<String, AtomicU64>> {
@@ -300,6 +306,27 @@ mod tests {
             assert!(alarms.of(&key).is_empty());
             assert!(read(&alarms.matches).is_empty() && watch.seen.is_empty());
         });
+    }
+
+    /// What happened once is news for a minute, and rings half a minute longer.
+    #[test]
+    fn a_log_that_was_reset_rings_and_ends_by_itself() {
+        let ((key, handle), fleet) = (handle("m"), Fleet::new(1));
+        let signs = Arc::clone(&handle.signs);
+        fleet.add(key.clone(), handle);
+        let (mut watch, alarms) = Watch::new(Arc::new(fleet), Clock::start());
+        let mut rang = Vec::new();
+        for second in 0..120_u64 {
+            if second == 10 {
+                signs.log_was_reset();
+            }
+            watch.look(Tick(second * 1_000), second * 1_000);
+            if !alarms.of(&key).is_empty() {
+                rang.push(second);
+            }
+        }
+        assert_eq!(alarms.of(&key), []);
+        assert_eq!((rang.first(), rang.last()), (Some(&11), Some(&98)));
     }
 
     #[test]

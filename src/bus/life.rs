@@ -29,6 +29,8 @@ struct Known {
     away: bool,
     /// Batches wait for a name.
     waits: bool,
+    /// Where the newest reset ends that this bridge wrote.
+    reset: Option<Cursor>,
 }
 
 impl LogLife {
@@ -39,7 +41,7 @@ impl LogLife {
             replica,
             content,
             floor: restored.epoch,
-            known: Mutex::new(Known { naming, away: true, waits: false }),
+            known: Mutex::new(Known { naming, away: true, waits: false, reset: None }),
             told: Notify::new(),
         }
     }
@@ -76,7 +78,17 @@ impl LogLife {
         self.known().waits = waits;
     }
 
+    /// A reset goes to the log, and ends there.
+    pub(super) fn set_reset(&self, end: Cursor) {
+        self.known().reset = Some(end);
+    }
+
     // === the bus's side ===
+
+    /// Where the newest reset ends that this bridge wrote.
+    pub(super) fn reset(&self) -> Option<Cursor> {
+        self.known().reset
+    }
 
     pub(super) fn waits(&self) -> bool {
         self.known().waits

@@ -217,6 +217,10 @@ impl LogWriter {
             if self.writer.publish(message).is_ok() {
                 if matches!(message.envelope.events.first(), Some(Event::Reset(_))) {
                     self.metrics.resets.increment(1);
+                    if let Some(life) = &self.life {
+                        let Envelope { epoch, seq, span, .. } = *message.envelope;
+                        life.set_reset(Cursor { epoch, next_seq: seq.plus(u64::from(span)) });
+                    }
                 }
                 self.waiting.pop_front();
                 continue;

@@ -36,7 +36,7 @@ use self::nats::BusStartError;
 use crate::{
     clock::Clock,
     config::SpoolFull,
-    pipeline::{Fleet, Tasks},
+    pipeline::{Fleet, Signs, Tasks},
     shared_log::{LogTail, Outgoing},
 };
 
@@ -88,8 +88,13 @@ pub trait Bus: Send + Sync {
     }
     /// Begins to read: which replicas there are, and their logs. For a process that reads a bus.
     fn follow(&self, _found: mpsc::Sender<Found>, _clock: Clock, _tasks: &mut Tasks) {}
-    /// One replica's log, to be read, on a bus that is followed.
-    fn source(&self, _replica: &Replica, _removal: Removal) -> Option<Box<dyn Source>> {
+    /// One replica's log, to be read, on a bus that is followed. What happens to the log is noted.
+    fn source(
+        &self,
+        _replica: &Replica,
+        _removal: Removal,
+        _signs: &Arc<Signs>,
+    ) -> Option<Box<dyn Source>> {
         None
     }
     /// Begins to store views of the replicas that this process publishes, for readers that come

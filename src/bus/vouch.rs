@@ -11,7 +11,7 @@ use kvbridge_schemas::{Cursor, Envelope, Event, ReplicaKey, Status};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{clock::Clock, config::limits::BUS_STATUS_TTL, shared_log::Vouches};
+use crate::{clock::Clock, shared_log::Vouches};
 
 /// Between two looks at what has run out: a fraction of the time to live.
 pub(super) const EXPIRE_EVERY: Duration = Duration::from_millis(200);
@@ -20,6 +20,8 @@ pub(super) const EXPIRE_EVERY: Duration = Duration::from_millis(200);
 #[derive(Clone)]
 pub struct VouchWatch {
     clock: Clock,
+    /// How long a heartbeat counts.
+    ttl_ms: u64,
     replicas: Arc<Mutex<BTreeMap<ReplicaKey, Watched>>>,
 }
 
@@ -30,8 +32,9 @@ struct Watched {
 
 impl VouchWatch {
     /// Nobody is followed.
-    pub fn new(clock: Clock) -> VouchWatch {
-        VouchWatch { clock, replicas: Arc::default() }
+    pub fn new(clock: Clock, ttl: Duration) -> VouchWatch {
+        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        VouchWatch { clock, ttl_ms, replicas: Arc::default() }
     }
 
     /// Follows what is said of a replica. A reader passes it on as
@@ -40,7 +43,7 @@ impl VouchWatch {
     pub fn follow(&self, key: &ReplicaKey) -> watch::Receiver<Upstream> {
         let mut replicas = self.replicas();
         let watched = replicas.entry(key.clone()).or_insert_with(|| Watched {
-            vouches: Vouches::new(ttl_ms()),
+            vouches: Vouches::new(self.ttl_ms),
             best: watch::channel(Upstream::Silent).0,
         });
         watched.best.subscribe()
@@ -100,7 +103,7 @@ impl VouchWatch {
     pub(super) fn cut_off(&self, key: &ReplicaKey) {
         let now_ms = self.clock.now().0;
         if let Some(watched) = self.replicas().get_mut(key) {
-            watched.vouches = Vouches::new(ttl_ms());
+            watched.vouches = Vouches::new(self.ttl_ms);
             watched.tell(now_ms);
         }
     }
@@ -109,10 +112,6 @@ impl VouchWatch {
         // Single changes: nothing in them can panic half-way.
         self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn ttl_ms() -> u64 {
-    u64::try_from(BUS_STATUS_TTL.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Watched {
@@ -130,11 +129,12 @@ mod tests {
     use kvbridge_schemas::{Epoch, Replica, Seq, Trust};
 
     use super::*;
+    use crate::config::limits::BUS_STATUS_TTL;
 
     /// One with its clock behind may follow one with its clock ahead.
     #[test]
     fn a_word_does_not_outlive_the_connection_that_brought_it() {
-        let vouches = VouchWatch::new(Clock::start());
+        let vouches = VouchWatch::new(Clock::start(), BUS_STATUS_TTL);
         let replica = Replica { model: "m".into(), instance: "i".into(), rank: 0 };
         let status = |trust, at| Status {
             replica: replica.clone(),

@@ -11,7 +11,7 @@ Examples:
 Exit codes: 0 ok, 1 run-time error, 2 bad input or configuration, 3 condition not reached, 130 Ctrl-C";
 
 pub(super) const RUN: &str = "\
---replay, --model, --instance, --dp, --bind, --topic, --transport, --metrics and --member belong to the
+--replay, --snapshot, --plain-cache, --model, --instance, --dp, --bind, --topic, --transport, --metrics and --member belong to the
 source before them.
 
 Examples:
@@ -74,6 +74,7 @@ fault, of all ranks or of ?rank=R:
   {\"fault\": \"restart\" | \"silent_restart\" | \"clear\" | \"undecodable_event\" | \"unknown_tag\"}
   {\"fault\": \"drop\" | \"hole\" | \"burn\" | \"poison\" | \"burst\", \"count\": 3}
   {\"fault\": \"slow_reader\", \"count\": 2000}     cuts replay answers; null = whole again
+  {\"fault\": \"snapshot_busy\" | \"snapshot_short\" | \"snapshot_garbled\", \"count\": 1}
   {\"fault\": \"stall\", \"ms\": 500}
   {\"fault\": \"freeze_clock\" | \"end_lost\", \"on\": true}
   {\"fault\": \"restart_tp_rank\", \"tp_rank\": 1}
@@ -82,6 +83,8 @@ Examples:
   kvbridge fake-engine --engine vllm --rps 20 --blocks 256
   kvbridge run --vllm tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5657 --model fake --instance 127.0.0.1:8000
   kvbridge fake-engine --engine sglang --encoding 0.5.18
+  kvbridge fake-engine --engine sglang --buffer-steps 20 --snapshot 5757 --rps 20
+  kvbridge run --sglang tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5657 --snapshot tcp://127.0.0.1:5757 --plain-cache --model fake
   kvbridge fake-engine --engine trtllm --dp 2 --rps 20
   kvbridge run --trtllm http://127.0.0.1:8000 --dp 2 --model fake
   kvbridge fake-engine --engine vllm --encoding 0.16 --hashes bytes --dp 2 --host-blocks 64

@@ -59,6 +59,9 @@ pub struct FakeEngineArgs {
     /// Port of rank 0's replay socket; keep it further from --pub than there are ranks
     #[arg(long, value_name = "PORT", default_value_t = 5657)]
     replay: u16,
+    /// Port of rank 0's snapshot socket (sglang, a draft): topics then name the publisher's life
+    #[arg(long, value_name = "PORT")]
+    snapshot: Option<u16>,
     /// Address of the HTTP API; it has no authentication
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8000")]
     http: SocketAddr,
@@ -124,6 +127,7 @@ impl FakeEngineArgs {
             host: self.host,
             publish_port: self.publish,
             replay_port: self.replay,
+            snapshot_port: self.snapshot,
             http: self.http,
             topic: self.topic.clone(),
             model: self.model.clone(),
@@ -167,7 +171,10 @@ fn describe(
             console.line(&format!("  rank {}: drained at {live}", rank.rank))?;
             continue;
         }
-        console.line(&format!("  rank {}: publishes at {live}, replay {replay}", rank.rank))?;
+        let snapshot = rank.snapshot.as_deref();
+        let snapshot = snapshot.map(|at| format!(", snapshot {at}")).unwrap_or_default();
+        let rank = rank.rank;
+        console.line(&format!("  rank {rank}: publishes at {live}, replay {replay}{snapshot}"))?;
     }
     Ok(())
 }

@@ -20,8 +20,10 @@ pub struct SourceArgs {
 }
 
 /// Options of a source: name, placeholder, help.
-const OPTIONS: [(&str, &str, &str); 9] = [
+const OPTIONS: [(&str, &str, &str); 11] = [
     ("replay", "ENDPOINT", "Where its journal answers"),
+    ("snapshot", "ENDPOINT", "Where it answers what it holds (snapshot-v1); with --plain-cache"),
+    ("plain-cache", "", "The engine has one tier, and no two pages under one hash"),
     ("model", "NAME", "The served model's name, as routers say it"),
     (
         "instance",
@@ -112,6 +114,8 @@ fn set(source: &mut SourceFile, name: &str, value: String) -> Result<(), Error> 
             source.dp.replace(count).is_some()
         }
         "bind" => source.bind.replace(true).is_some(),
+        "plain-cache" => source.plain_cache.replace(true).is_some(),
+        "snapshot" => source.snapshot.replace(value).is_some(),
         "replay" => source.replay.replace(value).is_some(),
         "model" => source.model.replace(value).is_some(),
         "instance" => source.instance.replace(value).is_some(),

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{Secret, ZmqConfig, file::BusFile, limits, validate::Check};
+use super::{HeartbeatConfig, Secret, ZmqConfig, file::BusFile, limits, validate::Check};
 
 /// Where envelopes travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +117,19 @@ pub struct StreamsConfig {
     pub bytes_max: u64,
     /// How long the server knows an id again.
     pub duplicate_window: Duration,
+    /// How often bridges say how they stand.
+    pub heartbeat: HeartbeatConfig,
+}
+
+impl StreamsConfig {
+    /// The name of a bucket beside these streams. Two installations on one server differ in what
+    /// their streams are called, and so do their buckets.
+    pub fn bucket(&self, name: &str) -> String {
+        if self.prefix == limits::BUS_STREAM_PREFIX {
+            return name.to_owned();
+        }
+        format!("{}_{name}", self.prefix)
+    }
 }
 
 /// How replicas are spread over streams.
@@ -189,6 +202,8 @@ impl Check<'_> {
             ("models", file.models.is_some(), nats),
             ("snapshot_interval", file.snapshot_interval.is_some(), nats),
             ("snapshot_batches", file.snapshot_batches.is_some(), nats),
+            ("heartbeat", file.heartbeat.is_some(), &["nats", "zmq"]),
+            ("heartbeat_ttl", file.heartbeat_ttl.is_some(), &["nats", "zmq"]),
             ("listen", file.listen.is_some(), &["zmq"]),
             ("requests", file.requests.is_some(), &["zmq"]),
             ("connect", file.connect.is_some(), &["zmq"]),
@@ -341,6 +356,7 @@ impl Check<'_> {
                 file.duplicate_window,
                 limits::BUS_DUPLICATE_WINDOW,
             ),
+            heartbeat: self.heartbeat(file),
         };
         if streams.duplicate_window > streams.retention {
             self.note("bus.duplicate_window", "must not be longer than bus.retention");

@@ -132,6 +132,28 @@ pub const BUS_TWIN_DEADLINE: Duration = Duration::from_secs(2);
 /// view is given the end of a log for its beginning.
 pub const BUS_TWIN_RUN: u64 = 64;
 
+/// Replicas whose views are stored for readers that ask, at a time. Too small: readers of a fleet
+/// that starts wait for each other. Too large: each one is a copy of a view. Full: whoever asks is
+/// told to come again.
+pub const BUS_SNAPSHOTS_AT_ONCE: usize = 2;
+
+/// How long a view may take to be stored before others are begun beside it: nobody waits longer
+/// for it. Too small: more at a time than the limit says. Too large: large views keep small ones
+/// waiting.
+pub const BUS_SNAPSHOT_IN_TIME_MS: u64 = 4_000;
+
+/// Views that may take longer than that while others are begun. Too small: two that stand still
+/// stop everything. Too large: as many copies of views more.
+pub const BUS_SNAPSHOTS_SLOW: usize = 2;
+
+/// Readers that wait for views of one bridge. Too small: an index that starts in many places is
+/// sent away. Too large: some bytes each. Full: as above.
+pub const BUS_SNAPSHOT_ASKERS: usize = 256;
+
+/// Dead replicas whose views are looked at in one sweep. Too small: a fleet that was renamed is
+/// swept for hours. Too large: as many questions to the server at once.
+pub const BUS_SWEEP_REPLICAS: usize = 64;
+
 /// Time between two heartbeats of a bridge, on any bus. Too small: writes without news.
 /// Too large: readers believe a dead bridge, or must wait that much longer.
 pub const BUS_HEARTBEAT: Duration = Duration::from_secs(1);

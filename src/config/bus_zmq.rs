@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use super::{Endpoint, SpoolFull, file::BusFile, limits, validate::Check};
+use super::{Endpoint, HeartbeatConfig, SpoolFull, file::BusFile, limits, validate::Check};
 
 /// A bus without a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct ZmqConfig {
     pub spool_bytes_max: u64,
     /// What happens when they are used up.
     pub spool_full: SpoolFull,
+    /// How often bridges say how they stand.
+    pub heartbeat: HeartbeatConfig,
 }
 
 /// Least a journal may keep: one message of the largest size would else be all of it.
@@ -52,6 +54,7 @@ impl Check<'_> {
             bridge: self.bridge(file.bridge.clone()),
             spool_bytes_max: self.spool(file),
             spool_full: self.spool_full(file.spool_full.as_deref()),
+            heartbeat: self.heartbeat(file),
         };
         if config.journal_bytes_max < JOURNAL_BYTES_MIN {
             self.note("bus.journal_bytes", "must be at least 1MiB");

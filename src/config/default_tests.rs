@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bytesize::ByteSize;
 
-use super::{Flags, load};
+use super::{Flags, HeartbeatConfig, limits::BUS_SNAPSHOT_INTERVAL, load};
 
 /// Field → default, as `docs/configuration.md` says.
 fn documented() -> BTreeMap<&'static str, &'static str> {
@@ -27,6 +27,15 @@ fn documented_defaults_are_the_real_ones() {
         ("recovery.lease", recovery.lease),
         ("limits.reconnect_min", limits.reconnect_min),
         ("limits.reconnect_max", limits.reconnect_max),
+    ] {
+        let duration: Duration = humantime::parse_duration(default(field)).unwrap();
+        assert_eq!(duration, actual, "{field}");
+    }
+    let heartbeat = HeartbeatConfig::default();
+    for (field, actual) in [
+        ("bus.heartbeat", heartbeat.every),
+        ("bus.heartbeat_ttl", heartbeat.ttl),
+        ("bus.snapshot_interval", BUS_SNAPSHOT_INTERVAL),
     ] {
         let duration: Duration = humantime::parse_duration(default(field)).unwrap();
         assert_eq!(duration, actual, "{field}");

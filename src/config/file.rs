@@ -92,6 +92,10 @@ pub struct SourceFile {
     pub url: Option<String>,
     /// Where its journal answers, `tcp://host:port`.
     pub replay: Option<String>,
+    /// Where it answers what it holds, `tcp://host:port`.
+    pub snapshot: Option<String>,
+    /// The engine has one tier, and one page for each hash.
+    pub plain_cache: Option<bool>,
     /// The served model's name, as routers say it.
     pub model: Option<String>,
     /// What a router sends requests to, `host:port`.
@@ -114,6 +118,10 @@ pub struct SourceFile {
     pub metrics: Option<String>,
     /// Where each process of the engine tells when it started.
     pub members: Option<Vec<String>>,
+    /// How the engine hashes its blocks.
+    pub hash_scheme: Option<String>,
+    /// The seed of its first blocks.
+    pub hash_seed: Option<String>,
 }
 
 /// `[view]`
@@ -192,6 +200,10 @@ pub struct BusFile {
     pub snapshot_interval: Option<Span>,
     /// Batches between two snapshots of a replica.
     pub snapshot_batches: Option<u32>,
+    /// Time between two heartbeats.
+    pub heartbeat: Option<Span>,
+    /// How long a heartbeat counts.
+    pub heartbeat_ttl: Option<Span>,
 }
 
 /// `[index]`

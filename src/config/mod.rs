@@ -13,6 +13,7 @@ mod diff;
 mod endpoint;
 mod file;
 mod flags;
+mod heartbeat;
 mod http;
 mod layers;
 mod problem;
@@ -39,6 +40,7 @@ pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use file::{BusFile, File, SourceFile};
 pub use flags::Flags;
+pub use heartbeat::HeartbeatConfig;
 pub use http::{HttpConfig, TlsConfig};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
@@ -130,10 +132,17 @@ pub struct SourceConfig {
     pub replica: Replica,
     /// Where its events are published, or where it is asked for them.
     pub endpoint: Endpoint,
+    /// How the engine hashes its blocks, where that is told; and its seed.
+    pub hash_scheme: Option<String>,
+    /// The seed of its first blocks.
+    pub hash_seed: Option<String>,
     /// It publishes nothing and is asked.
     pub polled: Option<Polled>,
     /// Where its journal answers; without one a late start can only be `lower_bound`.
     pub replay: Option<Endpoint>,
+    /// Where it answers what it holds; its operator says that it has one tier, and one page for
+    /// each hash.
+    pub snapshot: Option<Endpoint>,
     /// The engine connects to us.
     pub bind: bool,
     /// ZeroMQ topic prefix; empty = everything.

@@ -64,10 +64,14 @@ impl Check<'_> {
         let reach = self.reach(path, file, engine.as_ref());
         let replay_path = format!("{path}.replay");
         let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
+        let snapshot = self.snapshot(path, file, engine.as_ref());
         if file.pool_blocks == Some(0) {
             self.note(&format!("{path}.pool_blocks"), "must be at least 1");
         }
         self.addresses(path, file);
+        if let Some(engine) = &engine {
+            self.hashes(path, file, engine);
+        }
         let rank_count = file.dp.unwrap_or(1);
         if rank_count == 0 || rank_count > RANK_COUNT_MAX {
             let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
@@ -89,10 +93,12 @@ impl Check<'_> {
         let first_rank = file.rank.unwrap_or(0);
         let polled = reach.url.clone().map(|url| Polled { url, first_rank, rank_count });
         let rank = |offset| {
-            let ports = reach
-                .for_rank(offset)
-                .zip(replay.as_ref().map_or(Some(None), |r| r.for_rank(offset).map(Some)));
-            let Some((endpoint, replay)) = ports else {
+            let beside = |base: &Option<Endpoint>| match base {
+                Some(base) => base.for_rank(offset).map(Some),
+                None => Some(None),
+            };
+            let ports = reach.for_rank(offset).zip(beside(&replay)).zip(beside(&snapshot));
+            let Some(((endpoint, replay), snapshot)) = ports else {
                 self.note(&format!("{path}.dp"), format!("no port left for rank {offset}"));
                 return None;
             };
@@ -106,6 +112,7 @@ impl Check<'_> {
                 endpoint,
                 polled: polled.clone(),
                 replay,
+                snapshot,
                 bind: file.bind.unwrap_or(false),
                 topic: file.topic.clone().unwrap_or_default(),
                 transport,
@@ -113,9 +120,34 @@ impl Check<'_> {
                 pool_blocks: file.pool_blocks,
                 metrics: file.metrics.clone(),
                 members: file.members.clone().unwrap_or_default(),
+                hash_scheme: file.hash_scheme.clone(),
+                hash_seed: file.hash_seed.clone(),
             })
         };
         (0..rank_count).filter_map(rank).collect()
+    }
+
+    /// Where the engine answers what it holds. What its answer leaves out must be the same for all
+    /// blocks, or the view would have them where they are not.
+    fn snapshot(
+        &mut self,
+        path: &str,
+        file: &SourceFile,
+        engine: Option<&EngineKind>,
+    ) -> Option<Endpoint> {
+        let text = file.snapshot.as_ref()?;
+        let path = format!("{path}.snapshot");
+        if engine.is_some_and(|engine| !registry::has_snapshots(engine)) {
+            if !engine.is_some_and(registry::is_polled) {
+                self.note(&path, "this engine has no snapshots");
+            }
+            return None;
+        }
+        if file.plain_cache != Some(true) {
+            let message = "needs plain_cache = true: it names neither tiers nor copies";
+            self.note(&path, message);
+        }
+        self.endpoint(&path, text, false)
     }
 
     /// By `endpoint` or by `url`, as the engine has it.
@@ -141,6 +173,8 @@ impl Check<'_> {
         let of_sockets = [
             ("endpoint", file.endpoint.is_some()),
             ("replay", file.replay.is_some()),
+            ("snapshot", file.snapshot.is_some()),
+            ("plain_cache", file.plain_cache.is_some()),
             ("bind", file.bind == Some(true)),
             ("topic", file.topic.is_some()),
             ("transport", file.transport.is_some()),
@@ -161,6 +195,23 @@ impl Check<'_> {
         };
         let endpoint = Endpoint { host: host.to_owned(), port };
         Some(Reach { endpoint, url: Some(url.trim_end_matches('/').to_owned()) })
+    }
+
+    fn hashes(&mut self, path: &str, file: &SourceFile, engine: &EngineKind) {
+        let known = registry::hash_schemes(engine);
+        let given =
+            [("hash_scheme", file.hash_scheme.is_some()), ("hash_seed", file.hash_seed.is_some())];
+        if known.is_empty() {
+            for (field, _) in given.into_iter().filter(|(_, given)| *given) {
+                let message = "belongs to an engine whose events do not tell how blocks are hashed";
+                self.note(&format!("{path}.{field}"), message);
+            }
+        } else if let Some(scheme) = &file.hash_scheme
+            && !known.contains(&scheme.as_str())
+        {
+            let message = format!("expected one of {}, got {scheme:?}", known.join(", "));
+            self.note(&format!("{path}.hash_scheme"), message);
+        }
     }
 
     /// What is asked over HTTP beside the events.

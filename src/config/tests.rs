@@ -61,7 +61,7 @@ fn every_problem_is_reported_at_once() {
         limits.frame_max: invalid type: integer `5`, expected a size with its unit, such as "64MiB" (kvbridge.toml)
         recovery.held_bytes: expected a size such as "64MiB", got "64" (kvbridge.toml)
         recovery.replay_deadline: expected a duration such as "250ms", got "5 parsecs" (kvbridge.toml)
-        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `url`, `replay`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks`, `metrics`, `members` (kvbridge.toml)
+        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `url`, `replay`, `snapshot`, `plain_cache`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks`, `metrics`, `members`, `hash_scheme`, `hash_seed` (kvbridge.toml)
         sources[0].ignore_tags[1]: invalid type: integer `5`, expected a string (kvbridge.toml)
         surprise: unknown field `surprise`, expected one of `http`, `sources`, `bus`, `index`, `view`, `recovery`, `limits`, `state`, `ready`, `shutdown`, `sinks` (kvbridge.toml)
         http.listen: expected an address such as 127.0.0.1:8090, got "nowhere" (kvbridge.toml)
@@ -186,6 +186,21 @@ fn ranks_follow_each_other_and_no_replica_is_named_twice() {
     .assert_debug_eq(&seen);
     let twice = format!("{text}{text}");
     assert!(problems(&twice, &[]).contains("sources[1]: two sources speak of replica default.h"));
+}
+
+#[test]
+fn a_snapshot_socket_is_of_a_plain_engine_that_has_one() {
+    let of = |engine: &str, more: &str| {
+        format!("[[sources]]\nengine = \"{engine}\"\nendpoint = \"tcp://h:1\"\n{more}")
+    };
+    let socket = "snapshot = \"tcp://h:100\"\n";
+    let config = loaded(&of("sglang", &format!("{socket}plain_cache = true\ndp = 2")), &[]);
+    let ports: Vec<_> = config.sources.iter().map(|s| s.snapshot.as_ref().unwrap().port).collect();
+    assert_eq!(ports, [100, 101]);
+    expect!["sources[0].snapshot: needs plain_cache = true: it names neither tiers nor copies (kvbridge.toml)"]
+        .assert_eq(&problems(&of("sglang", socket), &[]));
+    expect!["sources[0].snapshot: this engine has no snapshots (kvbridge.toml)"]
+        .assert_eq(&problems(&of("vllm", socket), &[]));
 }
 
 #[test]
@@ -316,6 +331,8 @@ fn a_nats_bus_is_checked_as_a_whole() {
         shards = "many"
         replicas = 7
         retention = "10s"
+        heartbeat = "50ms"
+        heartbeat_ttl = "149ms"
         spool = "1KiB"
         spool_full = "drop"
     "#;
@@ -324,6 +341,8 @@ fn a_nats_bus_is_checked_as_a_whole() {
         bus.stream: expected letters, digits, - and _ only (kvbridge.toml)
         bus.shards: expected "model" or "1" to "64", got "many" (kvbridge.toml)
         bus.replicas: expected 1 to 5, got 7 (kvbridge.toml)
+        bus.heartbeat: must be at least 100ms (kvbridge.toml)
+        bus.heartbeat_ttl: must be at least 3 times bus.heartbeat (kvbridge.toml)
         bus.duplicate_window: must not be longer than bus.retention (kvbridge.toml)
         bus.tls: must not be false beside bus.tls_ca or bus.tls_cert (kvbridge.toml)
         bus.spool: expected 1MiB to 16GiB (kvbridge.toml)

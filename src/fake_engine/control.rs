@@ -1,5 +1,6 @@
 //! What can be made to go wrong, and the messages between the HTTP side and a rank's task.
 
+use kvbridge_adapters_zmq::ServeError;
 use tokio::sync::oneshot;
 
 use super::{
@@ -67,6 +68,21 @@ pub enum Fault {
         /// How many.
         count: Option<usize>,
     },
+    /// So many requests for a snapshot are refused: another one is under way.
+    SnapshotBusy {
+        /// How many.
+        count: u64,
+    },
+    /// So many snapshots lack their last record.
+    SnapshotShort {
+        /// How many.
+        count: u64,
+    },
+    /// So many snapshots hold a chunk that is none.
+    SnapshotGarbled {
+        /// How many.
+        count: u64,
+    },
     /// A tensor-parallel member restarts; the leader and its stream go on.
     RestartTpRank {
         /// Which member.
@@ -117,4 +133,17 @@ pub(super) enum Ask {
     Drain(oneshot::Sender<Vec<String>>),
     Stats(oneshot::Sender<Stats>),
     Fault(Fault, oneshot::Sender<Result<(), String>>),
+}
+
+/// Why a fault could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FaultError {
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error("blocks are in use")]
+    InUse,
+    #[error("there is no such member")]
+    NoMember,
+    #[error("there is no snapshot socket")]
+    NoSnapshots,
 }

@@ -6,15 +6,15 @@ use super::hash::Hash;
 
 /// The host tier.
 #[derive(Clone, Debug)]
-pub(super) struct Host {
+pub(super) struct Host<K = Hash> {
     capacity: usize,
-    stamps: BTreeMap<Hash, u64>,
-    oldest: BTreeMap<u64, Hash>,
+    stamps: BTreeMap<K, u64>,
+    oldest: BTreeMap<u64, K>,
     stamp: u64,
 }
 
-impl Host {
-    pub(super) fn new(capacity: u32) -> Host {
+impl<K: Ord + Clone> Host<K> {
+    pub(super) fn new(capacity: u32) -> Host<K> {
         Host {
             capacity: usize::try_from(capacity).unwrap_or(usize::MAX),
             stamps: BTreeMap::new(),
@@ -23,24 +23,36 @@ impl Host {
         }
     }
 
-    pub(super) fn contains(&self, hash: &Hash) -> bool {
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.stamps.clear();
+        self.oldest.clear();
+    }
+
+    pub(super) fn contains(&self, hash: &K) -> bool {
         self.stamps.contains_key(hash)
     }
 
-    pub(super) fn hashes(&self) -> impl Iterator<Item = &Hash> {
+    pub(super) fn hashes(&self) -> impl Iterator<Item = &K> {
         self.stamps.keys()
     }
 
-    pub(super) fn touch(&mut self, hashes: &[Hash]) {
+    pub(super) fn touch<'k>(&mut self, hashes: impl IntoIterator<Item = &'k K>)
+    where
+        K: 'k,
+    {
         for hash in hashes {
             if self.contains(hash) {
-                self.stamp_now(*hash);
+                self.stamp_now(hash.clone());
             }
         }
     }
 
     /// Takes the blocks in, as many as fit: what was stored, and what had to leave before.
-    pub(super) fn store(&mut self, hashes: &[Hash]) -> (Vec<Hash>, Vec<Hash>) {
+    pub(super) fn store(&mut self, hashes: &[K]) -> (Vec<K>, Vec<K>) {
         let mut stored = Vec::new();
         let mut evicted = Vec::new();
         for hash in hashes {
@@ -53,15 +65,15 @@ impl Host {
                 self.stamps.remove(&oldest);
                 evicted.push(oldest);
             }
-            self.stamp_now(*hash);
-            stored.push(*hash);
+            self.stamp_now(hash.clone());
+            stored.push(hash.clone());
         }
         (stored, evicted)
     }
 
-    fn stamp_now(&mut self, hash: Hash) {
+    fn stamp_now(&mut self, hash: K) {
         self.stamp += 1;
-        if let Some(before) = self.stamps.insert(hash, self.stamp) {
+        if let Some(before) = self.stamps.insert(hash.clone(), self.stamp) {
             self.oldest.remove(&before);
         }
         self.oldest.insert(self.stamp, hash);

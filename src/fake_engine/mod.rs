@@ -20,12 +20,14 @@ mod http;
 mod http_text;
 pub mod model;
 mod msgpack;
+mod next;
 pub mod radix;
 mod rank;
 pub mod release;
 pub mod rng;
 pub mod sequence;
 pub mod settings;
+mod snapshots;
 pub mod traffic;
 
 use std::{io, net::SocketAddr, sync::Arc};
@@ -80,6 +82,9 @@ pub struct RankPorts {
     pub live: String,
     /// Where it answers replay requests.
     pub replay: String,
+    /// Where it is asked for what it holds, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
 }
 
 /// Binds everything and starts the tasks. They end when `tasks` are stopped.
@@ -101,7 +106,8 @@ pub async fn start(
             Model::Drained(_) => (format!("http://{local}"), String::new()),
             Model::Paged(_) | Model::Radix(_) => (rank.live().to_owned(), rank.replay().to_owned()),
         };
-        ranks.push(RankPorts { rank: number, live, replay });
+        let snapshot = rank.snapshot().map(str::to_owned);
+        ranks.push(RankPorts { rank: number, live, replay, snapshot });
         let (ask, ask_rx) = mpsc::channel(ASK_QUEUE);
         asks.push(ask);
         tasks.spawn(format!("fake rank {number}"), rank.run(ask_rx, tasks.stop_token()));

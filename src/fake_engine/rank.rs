@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use kvbridge_adapters_zmq::{Faults, ServeError, ServeSettings, Server};
+use kvbridge_adapters_zmq::{Addressed, Faults, ServeError, ServeSettings, Server};
 use kvbridge_schemas::Event;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -13,11 +13,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 
 use super::{
-    control::{Ask, Cut, Fault, Stats},
+    control::{Ask, Cut, Stats},
     drained::Buffer,
-    encode::{POISON, Stray},
+    encode::POISON,
     engine::{Engine, Finished, Request, Step},
+    next::{Next, take_one},
     settings::FakeSettings,
+    snapshots::Snapshots,
     traffic::Traffic,
 };
 use crate::{clock::Clock, recovery::Tick};
@@ -33,6 +35,7 @@ pub(super) struct Rank {
     /// None where events are taken and not published.
     server: Option<Server>,
     buffer: Option<Buffer>,
+    snapshots: Option<Snapshots>,
     serve: ServeSettings,
     seq: u64,
     life: u64,
@@ -47,16 +50,6 @@ pub(super) struct Rank {
     waiters: BTreeMap<u64, oneshot::Sender<Finished>>,
 }
 
-/// What happens to the next batches.
-#[derive(Default)]
-struct Next {
-    dropped: u64,
-    holes: u64,
-    burnt: u64,
-    poisoned: u64,
-    strays: Vec<Stray>,
-}
-
 impl Rank {
     pub(super) async fn bind(
         settings: &FakeSettings,
@@ -65,6 +58,12 @@ impl Rank {
     ) -> Result<Rank, ServeError> {
         let mut serve = settings.serve(rank);
         let buffer = settings.buffer(rank);
+        let mut snapshots = None;
+        if let Some(endpoint) = settings.snapshot(rank) {
+            let mut bound = Snapshots::bind(endpoint, &settings.topic, rank).await?;
+            serve.topic = bound.new_life(0);
+            snapshots = Some(bound);
+        }
         let mut server = None;
         if buffer.is_none() {
             let bound = Server::bind(serve.clone()).await?;
@@ -83,6 +82,7 @@ impl Rank {
             clock,
             server,
             buffer,
+            snapshots,
             serve,
             seq: 0,
             life: 0,
@@ -109,6 +109,10 @@ impl Rank {
         &self.serve.replay
     }
 
+    pub(super) fn snapshot(&self) -> Option<&str> {
+        self.snapshots.as_ref().map(Snapshots::endpoint)
+    }
+
     pub(super) async fn run(mut self, mut asks: mpsc::Receiver<Ask>, stop: CancellationToken) {
         let mut pace = pace(&self.settings);
         loop {
@@ -121,6 +125,9 @@ impl Rank {
                     Some(ask) => self.answer(ask).await,
                     None => break,
                 },
+                asked = Snapshots::asked(&mut self.snapshots), if stalled.is_none() => {
+                    self.answer_snapshot(asked).await;
+                }
                 () = self.clock.sleep_until(stalled), if stalled.is_some() => self.resume(),
                 () = self.clock.sleep_until(arrival), if arrival.is_some() => self.arrive(),
                 _ = pace.tick(), if stalled.is_none() && !self.engine.is_idle() => self.step(),
@@ -163,6 +170,9 @@ impl Rank {
         let dropped = take_one(&mut self.next.dropped);
         let hole = take_one(&mut self.next.holes);
         let burnt = take_one(&mut self.next.burnt);
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.hear(events);
+        }
         if let Some(buffer) = &mut self.buffer {
             buffer.push(events, &strays, dropped || burnt);
             self.seq = buffer.next_id();
@@ -194,7 +204,24 @@ impl Rank {
         }
     }
 
+    /// An empty batch that marks a cut; says its seq.
+    fn mark(&mut self, mark: &str) -> Option<u64> {
+        let (server, writer) = (self.server.as_ref()?, self.settings.writer()?);
+        let ts = self.frozen.unwrap_or_else(now_s);
+        let payload = writer.batch(ts, &[], &[], Some(self.rank));
+        server.publish_marked(self.seq, mark, payload.into()).ok()?;
+        self.seq += 1;
+        Some(self.seq - 1)
+    }
+
     // === what is asked ===
+
+    async fn answer_snapshot(&mut self, asked: Option<Addressed>) {
+        // Without a request the socket is gone, and with it whoever would read an answer.
+        let (Some(asked), Some(mut snapshots)) = (asked, self.snapshots.take()) else { return };
+        snapshots.answer(asked, |mark| self.mark(mark)).await;
+        self.snapshots = Some(snapshots);
+    }
 
     async fn answer(&mut self, ask: Ask) {
         match ask {
@@ -244,62 +271,6 @@ impl Rank {
         }
     }
 
-    async fn fault(&mut self, fault: Fault) -> Result<(), FaultError> {
-        match fault {
-            Fault::Restart => {
-                if let Some(server) = self.server.take() {
-                    server.close().await;
-                }
-                self.new_life();
-                if self.buffer.is_none() {
-                    self.server = Some(Server::bind(self.serve.clone()).await?);
-                }
-                self.say_clears();
-            }
-            Fault::SilentRestart => {
-                self.new_life();
-                if let Some(server) = &self.server {
-                    server.forget_journal();
-                    server.set_faults(Faults::default());
-                    server.stall(false);
-                }
-                self.say_clears();
-            }
-            Fault::Drop { count } => self.next.dropped += count,
-            Fault::Hole { count } => self.next.holes += count,
-            Fault::Burn { count } => self.next.burnt += count,
-            Fault::Poison { count } => self.next.poisoned += count,
-            Fault::UndecodableEvent => self.next.strays.push(Stray::BadStore),
-            Fault::UnknownTag => self.next.strays.push(Stray::UnknownTag),
-            Fault::Burst { count } => self.burst(count),
-            Fault::Stall { ms } => {
-                self.stalled_until = Some(self.clock.now().plus(ms));
-                self.stall(true);
-            }
-            Fault::Clear => {
-                if self.buffer.is_some() || !self.engine.reset(true) {
-                    return Err(FaultError::InUse);
-                }
-                let events = self.engine.flush();
-                self.publish(&events);
-            }
-            Fault::FreezeClock { on } => self.frozen = on.then(now_s),
-            Fault::EndLost { on } => {
-                self.serve.faults.end_lost = on;
-                self.set_faults();
-            }
-            Fault::SlowReader { count } => {
-                self.serve.faults.reply_count_max = count;
-                self.set_faults();
-            }
-            Fault::RestartTpRank { tp_rank } => {
-                let started = self.started_ms.get_mut(tp_rank).ok_or(FaultError::NoMember)?;
-                *started = Clock::unix_ms();
-            }
-        }
-        Ok(())
-    }
-
     /// What an engine says without a step: that it is empty, at its start and when it was flushed.
     fn say_clears(&mut self) {
         if self.settings.engine.clears_at_once() {
@@ -323,6 +294,9 @@ impl Rank {
         self.engine = self.settings.engine(self.life);
         self.seq = 0;
         self.buffer = self.settings.buffer(self.rank);
+        if let Some(snapshots) = &mut self.snapshots {
+            self.serve.topic = snapshots.new_life(self.life);
+        }
         self.next = Next::default();
         self.serve.faults = Faults::default();
         self.frozen = None;
@@ -355,16 +329,8 @@ impl Rank {
     }
 }
 
-/// Why a fault could not be made.
-#[derive(Debug, thiserror::Error)]
-enum FaultError {
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    #[error("blocks are in use")]
-    InUse,
-    #[error("there is no such member")]
-    NoMember,
-}
+#[path = "rank_faults.rs"]
+mod faults;
 
 fn pace(settings: &FakeSettings) -> Interval {
     let mut pace = interval(settings.step);
@@ -377,12 +343,6 @@ fn tell<T>(caller: oneshot::Sender<T>, answer: T) {
     if caller.send(answer).is_err() {
         debug!("the caller is gone");
     }
-}
-
-fn take_one(count: &mut u64) -> bool {
-    let any = *count > 0;
-    *count = count.saturating_sub(1);
-    any
 }
 
 fn now_s() -> f64 {

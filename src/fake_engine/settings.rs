@@ -48,6 +48,8 @@ pub struct FakeSettings {
     pub publish_port: u16,
     /// Port of rank 0's replay socket.
     pub replay_port: u16,
+    /// Port of rank 0's snapshot socket, of an engine with a tree; then topics name the life.
+    pub snapshot_port: Option<u16>,
     /// Address of the HTTP server.
     pub http: SocketAddr,
     /// Topic.
@@ -83,6 +85,7 @@ impl Default for FakeSettings {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             publish_port: 0,
             replay_port: 0,
+            snapshot_port: None,
             http: SocketAddr::from(([127, 0, 0, 1], 0)),
             topic: String::new(),
             model: "fake".to_owned(),
@@ -122,19 +125,27 @@ impl FakeSettings {
         }
     }
 
+    /// Where a rank's socket is, by rank 0's port.
+    fn endpoint(&self, port: u16, rank: u32) -> String {
+        let offset = if port == 0 { 0 } else { rank };
+        let host = match self.host {
+            IpAddr::V4(host) => host.to_string(),
+            IpAddr::V6(host) => format!("[{host}]"),
+        };
+        format!("tcp://{host}:{}", u32::from(port) + offset)
+    }
+
+    /// Where a rank is asked for what it holds.
+    pub(super) fn snapshot(&self, rank: u32) -> Option<String> {
+        let Model::Radix(_) = self.engine else { return None };
+        self.snapshot_port.map(|port| self.endpoint(port, rank))
+    }
+
     /// The sockets of a rank.
     pub(super) fn serve(&self, rank: u32) -> ServeSettings {
-        let endpoint = |port: u16| {
-            let offset = if port == 0 { 0 } else { rank };
-            let host = match self.host {
-                IpAddr::V4(host) => host.to_string(),
-                IpAddr::V6(host) => format!("[{host}]"),
-            };
-            format!("tcp://{host}:{}", u32::from(port) + offset)
-        };
         ServeSettings {
-            live: endpoint(self.publish_port),
-            replay: endpoint(self.replay_port),
+            live: self.endpoint(self.publish_port, rank),
+            replay: self.endpoint(self.replay_port, rank),
             topic: self.topic.clone(),
             framing: if self.engine.replay_topic() { Framing::WithTopic } else { Framing::Plain },
             journal_count_max: self.buffer_steps,
@@ -144,10 +155,13 @@ impl FakeSettings {
 
     /// The engine of a life.
     pub(super) fn engine(&self, life: u64) -> Engine {
-        let pages = RadixSettings { pages: self.blocks, page_size: self.block_size };
+        let mut pages =
+            RadixSettings { pages: self.blocks, page_size: self.block_size, host_pages: 0 };
         let release = match self.engine {
             Model::Paged(release) => release,
             Model::Radix(release) => {
+                // Older ones have such a tier and do not speak of it.
+                pages.host_pages = if release.host() { self.host_blocks } else { 0 };
                 return Engine::new(pages, Chain::Plain { salted: release.salt() }, false);
             }
             Model::Drained(release) => return Engine::new(pages, release.chain(), false),

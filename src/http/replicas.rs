@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{Api, Grant, Problem, Shared, admission::replica, json};
 use crate::{
     bus::{LogLife, Name},
-    pipeline::{Command, ReplicaStatus},
+    pipeline::{Command, HashStanding, ReplicaStatus},
 };
 
 /// A replica's three parts.
@@ -42,12 +42,30 @@ pub struct ReplicaJson<'a> {
     epoch: u64,
     next_seq: u64,
     blocks: BTreeMap<&'a str, u64>,
+    /// What came of computing the engine's hashes again, once some were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hashes: Option<HashesJson>,
     /// Only where they were asked for: a standing on the stream of events has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     alarms: Option<Vec<&'static str>>,
     /// In the same answers, where the bus names lives.
     #[serde(skip_serializing_if = "Option::is_none")]
     life: Option<LifeJson>,
+}
+
+/// A sample of announced blocks, hashed again.
+#[derive(Serialize)]
+struct HashesJson {
+    scheme: &'static str,
+    equal: u64,
+    different: u64,
+}
+
+impl HashesJson {
+    fn of(standing: HashStanding) -> HashesJson {
+        let HashStanding { scheme, equal, different, .. } = standing;
+        HashesJson { scheme, equal, different }
+    }
 }
 
 /// How the life is named on the bus.
@@ -89,6 +107,7 @@ impl<'a> ReplicaJson<'a> {
             epoch: status.cursor.epoch.0,
             next_seq: status.cursor.next_seq.0,
             blocks: status.blocks.iter().map(|(tier, count)| (tier.as_str(), *count)).collect(),
+            hashes: status.hashes.map(HashesJson::of),
             alarms: None,
             life: None,
         }

@@ -16,12 +16,12 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{Command, FleetEvent, IndexWrite, IndexWriters, ReplicaStatus, Signs};
+use super::{Command, FleetEvent, HashWatch, IndexWrite, IndexWriters, ReplicaStatus, Signs};
 use crate::{
     bus::{Embedded, LogWriter, Writer},
     clock::Clock,
     config::ViewConfig,
-    index::{Generation, Index, Published, ReplicaSlot},
+    index::{Generation, Index, ReplicaSlot},
     recovery::{Action, ClearReason, Input, Recovery, Tick, TrustReason},
     telemetry::{FactLog, ReplicaMetrics},
     view::{Delta, View, ViewSettings},
@@ -70,6 +70,8 @@ pub struct DriverParts {
     pub status: watch::Sender<ReplicaStatus>,
     /// Its log on a bus beyond this process.
     pub log: Option<LogWriter>,
+    /// What computes its hashes again, where that can be done.
+    pub hashes: Option<HashWatch>,
 }
 
 /// One replica's task.
@@ -95,6 +97,7 @@ pub struct Driver {
     outputs: Outputs,
     local: Embedded,
     log: Option<LogWriter>,
+    hashes: Option<HashWatch>,
     slot: ReplicaSlot,
     generation: Generation,
     /// The generation of the last version sent.
@@ -149,6 +152,7 @@ impl Driver {
             status: parts.status,
             local: Embedded::new(outputs.events.clone()),
             log: parts.log,
+            hashes: parts.hashes,
             outputs,
             slot,
             writes: Vec::new(),
@@ -274,6 +278,7 @@ impl Driver {
             Action::Announce { trust, reason } => self.announce(now, trust, reason),
             Action::Record(fact) => {
                 self.proven(fact);
+                self.signs.noted(fact);
                 self.facts.record(now, self.cursor.epoch, fact, &mut self.metrics);
             }
         }
@@ -289,6 +294,9 @@ impl Driver {
         self.view.apply(&batch.events, &mut deltas, &mut findings);
         self.inputs.extend(findings.into_iter().map(Input::Finding));
         self.cursor.next_seq = batch.next_seq();
+        if let Some(hashes) = &mut self.hashes {
+            hashes.look(self.cursor.epoch, &batch);
+        }
         // The engine tells its pool only while it runs.
         if self.view.block_count() > self.blocks_max() {
             self.inputs.push_back(Input::OverLimit);
@@ -319,24 +327,6 @@ impl Driver {
             self.generation = self.outputs.index.withdraw(self.slot, reason.as_str());
             self.told = (TierTrust::default(), reason);
             self.blind_since = now;
-        }
-    }
-
-    /// Queues a change with what was believed before it.
-    fn write(&mut self, deltas: Vec<Delta>) {
-        let published = self.published();
-        self.writes.push(IndexWrite::Apply { slot: self.slot, deltas, published });
-    }
-
-    fn published(&self) -> Published {
-        Published {
-            cursor: self.cursor,
-            trust: self.told.0,
-            reason: self.told.1.as_str(),
-            at_ms: Clock::unix_ms(),
-            generation: self.generation,
-            no_content: self.view.lacks_content(),
-            host_is_hint: self.view.host_is_hint(),
         }
     }
 

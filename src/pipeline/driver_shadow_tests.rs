@@ -5,8 +5,14 @@ use kvbridge_schemas::{Epoch, SnapshotRecord};
 
 use super::*;
 
-const STORED: SnapshotSupport =
-    SnapshotSupport { barrier: false, tiers: true, counts: true, namespaces: true, content: true };
+const STORED: SnapshotSupport = SnapshotSupport {
+    barrier: false,
+    tiers: true,
+    counts: true,
+    namespaces: true,
+    content: true,
+    plain: false,
+};
 
 /// The one-token block [token] under its own hash, once on the device.
 fn record(token: u32) -> SnapshotRecord {
@@ -31,6 +37,7 @@ fn record(token: u32) -> SnapshotRecord {
 fn intro(resume_seq: u64, record_count: u64, trust: TierTrust) -> AnswerPart {
     AnswerPart::SnapshotIntro(SnapshotIntro {
         epoch: Some(Epoch(7)),
+        incarnation: None,
         resume_seq: Seq(resume_seq),
         last_digest: resume_seq.checked_sub(1).map(|last| batch(last).digest),
         record_count,

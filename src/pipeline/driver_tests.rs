@@ -116,6 +116,7 @@ fn parts(
         commands,
         status,
         log: None,
+        hashes: None,
     }
 }
 

@@ -8,11 +8,31 @@ use tracing::info;
 use super::Driver;
 use crate::{
     clock::Clock,
-    pipeline::{FleetEvent, ReplicaStatus},
+    index::Published,
+    pipeline::{FleetEvent, HashWatch, IndexWrite, ReplicaStatus},
     recovery::TrustReason,
+    view::Delta,
 };
 
 impl Driver {
+    /// Queues a change with what was believed before it.
+    pub(super) fn write(&mut self, deltas: Vec<Delta>) {
+        let published = self.published();
+        self.writes.push(IndexWrite::Apply { slot: self.slot, deltas, published });
+    }
+
+    pub(super) fn published(&self) -> Published {
+        Published {
+            cursor: self.cursor,
+            trust: self.told.0,
+            reason: self.told.1.as_str(),
+            at_ms: Clock::unix_ms(),
+            generation: self.generation,
+            no_content: self.view.lacks_content(),
+            host_is_hint: self.view.host_is_hint(),
+        }
+    }
+
     pub(super) fn stand(&mut self, (trust, reason): (TierTrust, TrustReason)) {
         self.told_at_ms = Clock::unix_ms();
         info!(
@@ -37,6 +57,7 @@ impl Driver {
             moved_at: self.moved_at,
             blocks,
             device_copies: self.view.device_copies(),
+            hashes: self.hashes.as_ref().and_then(HashWatch::standing),
         };
         self.signs.set_replay_unusable(self.recovery.replay_unusable());
         let before = self.status.send_replace(status.clone());

@@ -3,19 +3,16 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
 };
 
-use kvbridge_adapters_api::Loss;
 use kvbridge_schemas::{
     Cursor, EngineKind, Envelope, Replica, ReplicaKey, SnapshotHeader, Tier, TierTrust, Trust,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::{HashStanding, Signs};
 use crate::{
     bus::LogLife,
     clock::Clock,
@@ -40,6 +37,8 @@ pub struct ReplicaStatus {
     pub blocks: BTreeMap<Tier, u64>,
     /// Physical blocks on the device, to compare with the engine's pool.
     pub device_copies: u64,
+    /// What came of computing the engine's hashes again.
+    pub hashes: Option<HashStanding>,
 }
 
 impl ReplicaStatus {
@@ -53,77 +52,8 @@ impl ReplicaStatus {
             moved_at: Tick(0),
             blocks: BTreeMap::new(),
             device_copies: 0,
+            hashes: None,
         }
-    }
-}
-
-/// What is noted of a replica between two changes of its status: by its driver, and by the task
-/// that reads its engine's metrics.
-#[derive(Debug, Default)]
-pub struct Signs {
-    received_at: AtomicU64,
-    undecodable: AtomicU64,
-    replay_unusable: AtomicBool,
-    /// 0 = not known.
-    pool_blocks: AtomicU64,
-    /// The engine is not believed.
-    pool_is_configured: bool,
-    requests: AtomicU64,
-}
-
-impl Signs {
-    /// Nothing noted of a replica with that pool.
-    pub fn new(pool_blocks: Option<u64>) -> Signs {
-        let pool_is_configured = pool_blocks.is_some();
-        let pool_blocks = AtomicU64::new(pool_blocks.unwrap_or(0));
-        Signs { pool_blocks, pool_is_configured, ..Signs::default() }
-    }
-
-    /// What the engine says, in its metrics or its events; absent = as before.
-    pub(crate) fn set_figures(&self, pool_blocks: Option<u64>, request_count: Option<u64>) {
-        let pool_blocks = pool_blocks.filter(|_| !self.pool_is_configured);
-        for (known, told) in [(&self.pool_blocks, pool_blocks), (&self.requests, request_count)] {
-            if let Some(told) = told {
-                known.store(told, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// How many blocks the engine's device holds, where the configuration or the engine tells.
-    pub fn pool_blocks(&self) -> Option<u64> {
-        Some(self.pool_blocks.load(Ordering::Relaxed)).filter(|pool| *pool > 0)
-    }
-
-    /// Requests that the engine has ended, where its metrics are read; else 0.
-    pub fn request_count(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
-    /// A live batch came.
-    pub(crate) fn received(&self, now: Tick, loss: Loss) {
-        self.received_at.store(now.0, Ordering::Relaxed);
-        if loss != Loss::Nothing {
-            self.undecodable.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn set_replay_unusable(&self, unusable: bool) {
-        self.replay_unusable.store(unusable, Ordering::Relaxed);
-    }
-
-    /// When the last live batch came.
-    pub fn received_at(&self) -> Tick {
-        Tick(self.received_at.load(Ordering::Relaxed))
-    }
-
-    /// Live batches of which something could not be read.
-    pub fn undecodable_count(&self) -> u64 {
-        self.undecodable.load(Ordering::Relaxed)
-    }
-
-    /// The source's replay was found to be of no use.
-    pub fn replay_unusable(&self) -> bool {
-        self.replay_unusable.load(Ordering::Relaxed)
     }
 }
 

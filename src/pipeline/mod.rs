@@ -6,20 +6,22 @@
 mod driver;
 mod fleet;
 mod found;
+mod hash_watch;
 mod index_writers;
 mod published;
 pub mod registry;
 mod reload;
 mod shutdown;
+mod signs;
 mod start;
 mod twin;
 
 pub use driver::{Driver, DriverParts, Outputs};
-pub use fleet::{
-    AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, Signs, ViewCut,
-};
+pub use fleet::{AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, ViewCut};
+pub use hash_watch::{HashStanding, HashWatch};
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};
 pub use published::Message;
 pub use reload::{ReloadError, Reloaded, reload};
 pub use shutdown::Tasks;
+pub use signs::Signs;
 pub use start::{Pipeline, StartError, Terms, start};

@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use kvbridge_adapters_api::{Capabilities, EngineMetrics};
+use kvbridge_adapters_api::{Capabilities, EngineMetrics, SnapshotSupport};
 use kvbridge_adapters_msgpack::{Decoded, EventFault, FrameError, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{
-    Counters, Decode, Link, ReplaySettings, RetrySettings, SubscribeSettings, ZmqSettings,
-    ZmqSource, source,
+    Counters, Decode, ExchangeSettings, Link, ReadSnapshot, RetrySettings, SubscribeSettings,
+    ZmqSettings, ZmqSource, source,
 };
 use kvbridge_schemas::Projection;
 
 use super::registry::Opened;
 use crate::{
-    config::{Config, Limits, SourceConfig},
+    config::{Config, Endpoint, Limits, SourceConfig},
     view::ViewSettings,
 };
 
@@ -38,8 +38,17 @@ pub(super) struct Engine {
     pub(super) projection: Projection,
     /// By limits and the tags to ignore.
     pub(super) decode: fn(DecodeLimits, Vec<String>) -> DecodeMessage,
+    /// What it answers when it is asked for all it holds.
+    pub(super) snapshots: Option<Snapshots>,
     /// The figures of a rank in the text of its metrics.
     pub(super) read_metrics: fn(&[u8], u32) -> EngineMetrics,
+}
+
+/// Snapshots of one engine.
+#[derive(Clone, Copy)]
+pub(super) struct Snapshots {
+    pub(super) support: fn() -> SnapshotSupport,
+    pub(super) reader: fn() -> Box<dyn ReadSnapshot>,
 }
 
 pub(super) fn subscription(config: &SourceConfig, limits: &Limits) -> SubscribeSettings {
@@ -57,34 +66,42 @@ pub(super) fn subscription(config: &SourceConfig, limits: &Limits) -> SubscribeS
 pub(super) fn open(engine: &Engine, of: &SourceConfig, config: &Config) -> Opened {
     let subscribe = subscription(of, &config.limits);
     let frame_bytes_max = subscribe.frame_bytes_max;
-    let replay = of.replay.as_ref().map(|endpoint| {
-        let mut replay = ReplaySettings::new(endpoint.to_string());
-        replay.transport = of.transport;
-        replay.frame_bytes_max = frame_bytes_max;
+    let asked = |endpoint: &Endpoint| {
+        let mut asked = ExchangeSettings::new(endpoint.to_string());
+        asked.transport = of.transport;
+        asked.frame_bytes_max = frame_bytes_max;
         // The state machine waits as long; a shorter wait here would cut its answer.
-        replay.progress_timeout = config.recovery.replay_deadline;
-        replay
-    });
-    let capabilities = (engine.capabilities)(replay.is_some(), of.bind);
+        asked.progress_timeout = config.recovery.replay_deadline;
+        asked
+    };
+    let replay = of.replay.as_ref().map(asked);
+    let snapshots = engine.snapshots.filter(|_| of.snapshot.is_some());
+    let snapshot = of.snapshot.as_ref().filter(|_| snapshots.is_some()).map(asked);
+    let mut capabilities = (engine.capabilities)(replay.is_some(), of.bind);
+    capabilities.snapshot = snapshots.map(|snapshots| (snapshots.support)());
     let view = ViewSettings {
         projection: engine.projection,
         removal: capabilities.removal,
         orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
     };
     let limits = DecodeLimits { payload_bytes: frame_bytes_max, ..DecodeLimits::default() };
-    let decoder = Frames((engine.decode)(limits, of.ignore_tags.clone()));
-    let settings = ZmqSettings { subscribe, replay };
+    let decode = (engine.decode)(limits, of.ignore_tags.clone());
+    let decoder = Frames { decode, snapshots };
+    let settings = ZmqSettings { subscribe, replay, snapshot };
     let counters = Arc::new(Counters::default());
     let source = ZmqSource::spawn(settings, capabilities, decoder, Arc::clone(&counters));
     Opened { source: Box::new(source), view, counters }
 }
 
 /// Joins an engine's decoder to the sockets, which know no engine.
-struct Frames(DecodeMessage);
+struct Frames {
+    decode: DecodeMessage,
+    snapshots: Option<Snapshots>,
+}
 
 impl Decode for Frames {
     fn decode(&mut self, topic: &[u8], seq_frame: &[u8], payload: &[u8]) -> source::Decoded {
-        match (self.0)(&Message { topic, seq_frame, payload }) {
+        match (self.decode)(&Message { topic, seq_frame, payload }) {
             Ok(Decoded::Batch(decoded)) => {
                 for fault in &decoded.faults {
                     // Counted by its loss; recovery tells at a level that an operator reads.
@@ -98,6 +115,10 @@ impl Decode for Frames {
             // The sockets pass on only the two lengths that have a meaning.
             Ok(Decoded::EndMarker) | Err(_) => source::Decoded::EndMarker,
         }
+    }
+
+    fn snapshot(&mut self) -> Option<Box<dyn ReadSnapshot>> {
+        self.snapshots.map(|snapshots| (snapshots.reader)())
     }
 }
 

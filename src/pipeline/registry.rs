@@ -6,12 +6,19 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+#[cfg(feature = "sglang")]
+use bytes::Bytes;
 use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, Removal, Source};
 use kvbridge_adapters_msgpack::{Decoded, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
-use kvbridge_schemas::{EngineKind, Projection};
+#[cfg(feature = "sglang")]
+use kvbridge_adapters_zmq::{ReadSnapshot, SnapshotPart};
+use kvbridge_schemas::{EngineKind, HashScheme, Projection};
 
-use super::published::{self, DecodeMessage, Engine, Message};
+use super::{
+    HashWatch,
+    published::{self, DecodeMessage, Engine, Message},
+};
 use crate::{
     config::{self, Config, Limits, SourceConfig, limits},
     view::ViewSettings,
@@ -39,6 +46,7 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             capabilities: kvbridge_adapters_vllm::capabilities,
             projection: Projection::Last8,
             decode: vllm,
+            snapshots: None,
             read_metrics: kvbridge_adapters_vllm::read_metrics,
         }),
         #[cfg(feature = "sglang")]
@@ -46,6 +54,10 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             capabilities: kvbridge_adapters_sglang::capabilities,
             projection: Projection::First8,
             decode: sglang,
+            snapshots: Some(published::Snapshots {
+                support: kvbridge_adapters_sglang::snapshot_support,
+                reader: || Box::new(SglangSnapshot::default()),
+            }),
             // Its metrics tell neither a start nor a pool in blocks.
             read_metrics: |_, _| EngineMetrics::default(),
         }),
@@ -64,6 +76,41 @@ fn sglang(limits: DecodeLimits, ignore_tags: Vec<String>) -> DecodeMessage {
     use kvbridge_adapters_sglang::{Decoder, decode};
     let decoder = Decoder::new(limits, ignore_tags);
     Box::new(move |message| decode(&decoder, message.topic, message.seq_frame, message.payload))
+}
+
+/// One answer to a request for all that the engine holds.
+#[cfg(feature = "sglang")]
+#[derive(Default)]
+struct SglangSnapshot(kvbridge_adapters_sglang::SnapshotReader);
+
+#[cfg(feature = "sglang")]
+impl ReadSnapshot for SglangSnapshot {
+    fn request(&self) -> Bytes {
+        Bytes::from_static(kvbridge_adapters_sglang::SNAPSHOT_REQUEST)
+    }
+
+    fn ends(&self) -> fn(&[Bytes]) -> bool {
+        |frames| frames.first().is_none_or(|kind| kvbridge_adapters_sglang::ends_snapshot(kind))
+    }
+
+    fn read(&mut self, frames: &[Bytes]) -> SnapshotPart {
+        use kvbridge_adapters_sglang::SnapshotMessage;
+        let (kind, payload) = match frames {
+            [kind, payload] => (kind.as_ref(), payload.as_ref()),
+            // An end may come without a payload.
+            [kind] => (kind.as_ref(), [].as_slice()),
+            _ => return SnapshotPart::Failed,
+        };
+        match self.0.read(kind, payload) {
+            Ok(SnapshotMessage::Header) => SnapshotPart::Nothing,
+            Ok(SnapshotMessage::Records(records)) => SnapshotPart::Records(records),
+            Ok(SnapshotMessage::Whole(intro)) => SnapshotPart::Whole(intro),
+            Err(fault) => {
+                tracing::debug!(%fault, "no snapshot");
+                fault.refusal().map_or(SnapshotPart::Failed, SnapshotPart::Refused)
+            }
+        }
+    }
 }
 
 /// Whether an engine publishes nothing and is asked for its events.
@@ -178,6 +225,47 @@ pub fn removal(engine: &EngineKind) -> Removal {
     built(engine).map_or(Removal::PerCopy, |built| (built.capabilities)(false, false).removal)
 }
 
+/// What computes a replica's hashes again; nothing where no function of its engine is known.
+pub fn hash_watch(source: &SourceConfig) -> Option<HashWatch> {
+    match &source.engine {
+        #[cfg(feature = "vllm")]
+        EngineKind::Vllm => {
+            use kvbridge_adapters_vllm::block_hash::{HASH_SCHEMES, hash_function};
+            let seed = source.hash_seed.as_deref();
+            let schemes = match source.hash_scheme.as_deref() {
+                Some(scheme) => vec![scheme],
+                None => HASH_SCHEMES.to_vec(),
+            };
+            let functions: Vec<_> =
+                schemes.into_iter().filter_map(|scheme| hash_function(scheme, seed)).collect();
+            // Nothing on its wire tells the function: one that is not named need not fit.
+            let is_known = source.hash_scheme.is_some();
+            Some(HashWatch::new(move |_| functions.clone(), is_known))
+        }
+        #[cfg(feature = "sglang")]
+        EngineKind::Sglang => {
+            let functions = |_: &HashScheme| vec![kvbridge_adapters_sglang::HASH_FUNCTION];
+            Some(HashWatch::new(functions, true))
+        }
+        #[cfg(feature = "trtllm")]
+        EngineKind::Trtllm => {
+            use kvbridge_adapters_trtllm::block_key::hash_function;
+            let named = |scheme: &HashScheme| hash_function(scheme.as_str()).into_iter().collect();
+            Some(HashWatch::new(named, true))
+        }
+        _ => None,
+    }
+}
+
+/// The hash functions that a source of that engine may name; none where its wire tells.
+pub fn hash_schemes(engine: &EngineKind) -> &'static [&'static str] {
+    match engine {
+        #[cfg(feature = "vllm")]
+        EngineKind::Vllm => &kvbridge_adapters_vllm::block_hash::HASH_SCHEMES,
+        _ => &[],
+    }
+}
+
 /// Opens a replica's source: it begins to connect. Must be called inside a tokio runtime.
 pub fn open(source: &SourceConfig, config: &Config, drains: &Drains) -> Result<Opened, OpenError> {
     if let (Some(engine), Some(at)) = (polled(&source.engine), &source.polled) {
@@ -262,6 +350,11 @@ fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
         None if is_polled(engine) => Err(OpenError::NotPublished { engine: name() }),
         None => Err(OpenError::NotBuilt { engine: name() }),
     }
+}
+
+/// Whether an engine can be asked for all it holds.
+pub fn has_snapshots(engine: &EngineKind) -> bool {
+    built(engine).is_some_and(|built| built.snapshots.is_some())
 }
 
 /// What the text of an engine's metrics says of one rank.

@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use super::{
-    Driver, DriverParts, Fleet, FleetEvent, IndexWriters, Outputs, ReplicaHandle, ReplicaStatus,
-    Signs, Tasks,
+    Driver, DriverParts, Fleet, FleetEvent, HashWatch, IndexWriters, Outputs, ReplicaHandle,
+    ReplicaStatus, Signs, Tasks,
     registry::{self, Drains, OpenError, Opened},
 };
 use crate::{
@@ -126,13 +126,14 @@ pub async fn start(
 struct Begun {
     replica: Replica,
     engine: EngineKind,
-    pool_blocks: Option<u64>,
+    signs: Arc<Signs>,
     source: Box<dyn Source>,
     recovery: Recovery,
     view: ViewSettings,
     kept: Option<View>,
     fold: String,
     log: Option<LogWriter>,
+    hashes: Option<HashWatch>,
 }
 
 /// What a replica is opened under.
@@ -179,13 +180,14 @@ impl Pipeline {
         let begun = Begun {
             replica: source.replica.clone(),
             engine: source.engine.clone(),
-            pool_blocks: source.pool_blocks,
+            signs: Arc::new(Signs::new(source.pool_blocks)),
             source: self.with_twin(opened.source, &source.replica, log.as_ref(), tasks),
             recovery,
             view: opened.view,
             kept: view,
             fold,
             log,
+            hashes: registry::hash_watch(source),
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
@@ -215,12 +217,13 @@ impl Pipeline {
         }
         let engine = engine.unwrap_or_else(|| EngineKind::Other("unknown".to_owned()));
         let removal = registry::removal(&engine);
-        let Some(source) = self.bus.source(replica, removal) else { return false };
+        let signs = Arc::<Signs>::default();
+        let Some(source) = self.bus.source(replica, removal, &signs) else { return false };
         let recovery = Recovery::new(self.settings(replica, &*source, config));
         let begun = Begun {
             replica: replica.clone(),
             engine,
-            pool_blocks: None,
+            signs,
             source,
             recovery,
             view: ViewSettings {
@@ -231,6 +234,8 @@ impl Pipeline {
             kept: None,
             fold: format!("fold {FOLD_VERSION}, from a bus"),
             log: None,
+            // Its bridge does.
+            hashes: None,
         };
         let handle = self.begin(begun, config, tasks);
         self.fleet.add(key, handle);
@@ -250,7 +255,7 @@ impl Pipeline {
             mpsc::channel(usize::try_from(limits::COMMAND_QUEUE).unwrap_or(1));
         let (status, status_rx) = watch::channel(ReplicaStatus::starting());
         let replica = Arc::new(begun.replica);
-        let signs = Arc::new(Signs::new(begun.pool_blocks));
+        let signs = begun.signs;
         let is_bridged = begun.log.is_some();
         let life = begun.log.as_ref().and_then(LogWriter::life);
         let parts = DriverParts {
@@ -266,6 +271,7 @@ impl Pipeline {
             commands,
             status,
             log: begun.log,
+            hashes: begun.hashes,
         };
         let driver = Driver::new(parts, self.outputs());
         let stop = tasks.stop_token().child_token();

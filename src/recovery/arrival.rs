@@ -65,7 +65,8 @@ impl Recovery {
             return Arrival::Straddle;
         }
         let rolled_back = self.highest_live.is_some_and(|highest| batch.seq < highest)
-            || batch.seq < self.told_before;
+            // Only the start: a later one may be of a live stream that lags behind a replay.
+            || (batch.seq == Seq(0) && self.told_before > Seq(0));
         if !epoch_on_wire && fresh && rolled_back && self.rollback_is_asked() {
             return Arrival::Rollback;
         }

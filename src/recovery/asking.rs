@@ -20,7 +20,9 @@ impl Recovery {
         if self.doubt == TrustReason::Joining {
             self.doubt = TrustReason::JoinedLate;
         }
-        if self.can_snapshot() {
+        // A journal that reaches back to the start brings content with the blocks.
+        let content = self.settings.capabilities.snapshot.is_some_and(|support| support.content);
+        if self.can_snapshot() && (content || !self.can_replay()) {
             self.start_fetch(cx, None);
         } else if self.can_replay() {
             self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
@@ -171,6 +173,7 @@ impl Recovery {
     /// Enters the settled phase that the lineage allows.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_>) {
         self.snapshot_failed = false;
+        self.stored_installs = 0;
         self.look_from = None;
         let probe = self.next_probe(cx.now);
         match self.lineage {

@@ -97,6 +97,9 @@ impl Recovery {
         recovery.audit_from = state.audit_from.min(cursor.next_seq);
         recovery.highest_live = state.highest_live;
         recovery.confirmed = state.confirmed;
+        // Nothing says what the view began with: a promise may be behind it.
+        recovery.plain.relied_on =
+            recovery.promised_plain() && matches!(recovery.lineage, Lineage::Proven(_));
         recovery.incarnation = state.incarnation;
         recovery.closed = VecDeque::from(state.closed);
         // Never more than it was saved with, also when a file was put together by hand.

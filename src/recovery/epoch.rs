@@ -101,6 +101,7 @@ impl Recovery {
             return;
         }
         self.snapshot_failed = false;
+        self.stored_installs = 0;
         self.join(cx);
         if self.can_replay() || self.can_snapshot() {
             self.start_join(cx);
@@ -155,6 +156,7 @@ impl Recovery {
         self.ring.clear();
         self.held.clear();
         self.cap = Cap::default();
+        self.plain.relied_on = false;
         if cause == ClearReason::NewEpoch {
             self.poison = None;
         }

@@ -101,6 +101,8 @@ pub enum Fact {
     Restarted,
     /// The engine lets blocks go without a word.
     Unannounced,
+    /// The engine is not as its snapshot takes for granted.
+    Disproved,
     /// The view was given up to keep the process within its limits.
     OverLimit,
     /// A view that was given up may be learnt again.
@@ -166,6 +168,7 @@ impl Fact {
             Fact::ResyncAsked => "resync_asked",
             Fact::Restarted => "restarted",
             Fact::Unannounced => "unannounced",
+            Fact::Disproved => "disproved",
             Fact::OverLimit => "over_limit",
             Fact::Released => "released",
             Fact::BridgeSilent => "bridge_silent",

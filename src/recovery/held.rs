@@ -54,8 +54,12 @@ impl Held {
     }
 
     pub(super) fn digest_of(&self, seq: Seq) -> Option<Digest> {
+        self.get(seq).map(|batch| batch.digest)
+    }
+
+    pub(super) fn get(&self, seq: Seq) -> Option<&Batch> {
         let at = self.batches.binary_search_by_key(&seq, |batch| batch.seq).ok()?;
-        self.batches.get(at).map(|batch| batch.digest)
+        self.batches.get(at)
     }
 
     /// Drops what lies before `seq`: a snapshot already reflects it.

@@ -42,6 +42,8 @@ pub enum Finding {
     CountBelowZero,
     /// The same in another tier than the device's.
     HostCountBelowZero,
+    /// Another copy of a block that a snapshot told without its content, and so told once.
+    SecondCopy,
     /// Too many blocks wait for their parents; the newest cannot be reached by a prefix any more.
     ParkingOverflow,
 }

@@ -56,7 +56,7 @@ impl Recovery {
         self.held.clear();
         self.overflow_pending = false;
         self.tail = None;
-        self.vouched.start_over();
+        self.vouched.break_off();
         self.enter(Phase::Detached);
     }
 
@@ -323,6 +323,7 @@ impl Recovery {
                 self.proven(cx);
                 self.audit_from = batch.seq;
                 self.cap = Cap::default();
+                self.plain.relied_on = false;
                 self.lineage = Lineage::Proven(scope);
             }
         }

@@ -17,6 +17,9 @@ impl Recovery {
         if self.can_snapshot() {
             return self.start_fetch(cx, None);
         }
+        if self.fetch_newer(cx) {
+            return;
+        }
         let Some(first) = first else { return self.no_history(cx) };
         self.forget(cx);
         self.stand_before(first.seq);

@@ -38,6 +38,7 @@ mod input;
 mod live;
 mod loss;
 mod phase;
+mod plain;
 mod planted;
 mod replay;
 mod settings;
@@ -67,6 +68,7 @@ pub use settings::{Limits, Settings};
 use self::{
     held::{DigestRing, Held},
     phase::Phase,
+    plain::Plain,
     standing::{Cap, Lineage},
     timer::Pace,
     upstream::Vouched,
@@ -87,8 +89,8 @@ pub struct Recovery {
     held: Held,
     /// Highest live seq seen in this epoch.
     highest_live: Option<Seq>,
-    /// The view had every seq of this epoch below when the source attached: none of them comes live
-    /// any more, also when the view was dropped since.
+    /// The view had every seq of this epoch below when the source attached, also when it was
+    /// dropped since: its start does not come live any more.
     told_before: Seq,
     /// The wire's own name of this life.
     incarnation: Option<String>,
@@ -131,6 +133,10 @@ pub struct Recovery {
     vouched: Vouched,
     /// Snapshots failed in this episode; another way is taken until the view is settled.
     snapshot_failed: bool,
+    /// Stored cuts that were installed in this episode, none of them proven.
+    stored_installs: u32,
+    /// Whether the engine is as its snapshots take for granted.
+    plain: Plain,
 }
 
 /// What every handler needs: the time and where effects go.
@@ -186,6 +192,8 @@ impl Recovery {
             look_from: None,
             vouched: Vouched::default(),
             snapshot_failed: false,
+            stored_installs: 0,
+            plain: Plain::default(),
         }
     }
 
@@ -268,6 +276,7 @@ impl Recovery {
                 cx.record(Fact::Restarted);
                 self.new_epoch(cx, None, None);
             }
+            SourceEvent::Disproved => self.disproved(cx),
             SourceEvent::Unannounced => {
                 cx.record(Fact::Unannounced);
                 self.unannounced = true;

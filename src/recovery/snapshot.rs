@@ -10,6 +10,10 @@ use super::{
     standing::{Cap, Lineage},
 };
 
+/// Stored cuts that are installed in a row. A log that evicts is at the next one's place by then;
+/// more than a few mean that views are stored less often than messages go.
+const STORED_INSTALLS_MAX: u32 = 3;
+
 impl Fetch {
     /// Forgets what belongs to one answer, ahead of the next.
     pub(super) fn reopen(&mut self, ask: Ask) {
@@ -22,7 +26,9 @@ impl Fetch {
 
 impl Recovery {
     pub(super) fn can_snapshot(&self) -> bool {
-        self.settings.capabilities.snapshot.is_some() && !self.snapshot_failed
+        let support = self.settings.capabilities.snapshot;
+        let usable = support.is_some_and(|support| !(support.plain && self.plain.disproved));
+        usable && !self.snapshot_failed
     }
 
     /// Asks for the whole state; live batches are held meanwhile.
@@ -76,7 +82,7 @@ impl Recovery {
     /// Installs once the record count is right and the barrier was seen on the live stream.
     pub(super) fn try_install(&mut self, cx: &mut Cx<'_>) {
         let Phase::Snapshotting(fetch) = &self.phase else { return };
-        let (Some(intro), true) = (fetch.intro, fetch.ended) else { return };
+        let (Some(intro), true) = (fetch.intro.clone(), fetch.ended) else { return };
         if fetch.records != intro.record_count {
             cx.record(Fact::Short);
             return self.fetch_again(cx);
@@ -85,18 +91,37 @@ impl Recovery {
             cx.record(Fact::StaleEpoch);
             return self.fetch_again(cx);
         }
-        // The header may come long after the barrier: what is held is searched, not only what
-        // comes.
-        if let Some(barrier) = intro.barrier
-            && self.held.digest_of(barrier).is_none()
-        {
-            if self.highest_live.is_some_and(|highest| highest >= barrier) {
+        if let Some(theirs) = &intro.incarnation {
+            if self.closed.contains(theirs) {
+                cx.record(Fact::StaleEpoch);
+                return self.fetch_again(cx);
+            }
+            if self.incarnation.as_ref().is_some_and(|ours| ours != theirs) {
+                // It restarted, and its live stream says so only with its next batch.
+                return self.new_epoch(cx, None, None);
+            }
+        }
+        match self.barrier_seen(&intro) {
+            Some(true) => self.install(cx, intro),
+            Some(false) => {
                 cx.record(Fact::BarrierMissed);
                 self.fetch_again(cx);
             }
-            return;
+            None => (),
         }
-        self.install(cx, intro);
+    }
+
+    /// Whether the marker came on the live stream; `None` = it may still. The header may come long
+    /// after it: what is held is searched, not only what comes.
+    fn barrier_seen(&self, intro: &SnapshotIntro) -> Option<bool> {
+        let Some(barrier) = intro.barrier else { return Some(true) };
+        let Some(marker) = self.held.get(barrier) else {
+            let passed = self.highest_live.is_some_and(|highest| highest >= barrier);
+            return passed.then_some(false);
+        };
+        // The number alone may be that of another life.
+        let named = intro.incarnation.as_ref().zip(marker.incarnation.as_ref());
+        Some(named.is_none_or(|(theirs, its)| theirs == its))
     }
 
     fn install(&mut self, cx: &mut Cx<'_>, intro: SnapshotIntro) {
@@ -108,18 +133,23 @@ impl Recovery {
         cx.act(Action::Install { attempt, epoch: self.cursor.epoch, resume_seq: intro.resume_seq });
         self.cursor.next_seq = intro.resume_seq;
         self.vouched.start_over();
+        if intro.incarnation.is_some() {
+            self.incarnation = intro.incarnation;
+        }
         self.ring.clear();
-        if let Some(digest) = intro.last_digest
-            && intro.resume_seq > Seq(0)
-        {
-            let last = intro.resume_seq.minus(1);
+        // A barrier is often the last batch of the cut, and then its bytes are known.
+        let last = intro.resume_seq.minus(1);
+        let digest = intro.last_digest.or_else(|| self.held.digest_of(last));
+        if let Some(digest) = digest.filter(|_| intro.resume_seq > Seq(0)) {
             self.ring.push(last, digest, self.settings.limits.digest_ring);
         }
         self.audit_from = intro.resume_seq.minus(1);
         self.cap = Cap::default();
         self.poison = None;
         let support = self.settings.capabilities.snapshot;
-        let complete = support.is_some_and(|support| support.complete())
+        self.plain.relied_on = self.promised_plain() && intro.trust.device == Trust::Exact;
+        let complete = self.plain.relied_on
+            || support.is_some_and(|support| support.complete())
             || self.planted(Planted::IncompleteInstallsExact);
         self.lineage = match (complete && intro.trust.device == Trust::Exact, intro.trust.host) {
             (true, Trust::Exact) => Lineage::Proven(Scope::All),
@@ -135,8 +165,18 @@ impl Recovery {
         // and a quiet stream would never show it. What came behind it is asked for first; a second
         // snapshot of the same age would not help.
         self.snapshot_failed = true;
+        self.stored_installs += 1;
         self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
         self.ask_if_due(cx);
+    }
+
+    /// What a stored cut led to was gone when it was asked for: by now a newer one may be stored.
+    pub(super) fn fetch_newer(&mut self, cx: &mut Cx<'_>) -> bool {
+        let newer = (1..STORED_INSTALLS_MAX).contains(&self.stored_installs);
+        if newer {
+            self.start_fetch(cx, None);
+        }
+        newer
     }
 
     /// Once more, later; at the limit another way is taken.
@@ -157,6 +197,7 @@ impl Recovery {
         cx.record(Fact::SnapshotFailed);
         self.cancel(cx);
         self.snapshot_failed = true;
+        self.stored_installs = STORED_INSTALLS_MAX;
         if self.can_replay() {
             self.enter(Phase::Replaying(Asking::due(self.pace.next(cx.now), false)));
             self.ask_if_due(cx);
@@ -166,6 +207,8 @@ impl Recovery {
     }
 
     /// A bridge tells what its hop lost: take its snapshot, or clear; never ask for those seqs.
+    /// What the bridge still has is fetched once the view stands again
+    /// ([`Recovery::follow_vouch`]).
     pub(super) fn reset(&mut self, cx: &mut Cx<'_>, batch: &Batch) {
         cx.record(Fact::Reset(batch.seq));
         let object = batch.events.iter().find_map(|event| match event {
@@ -181,5 +224,6 @@ impl Recovery {
             return self.start_fetch(cx, object);
         }
         self.go_on_behind(cx, batch);
+        self.vouched.emptied();
     }
 }

@@ -105,6 +105,7 @@ impl Recovery {
                 (Fact::Anomaly, TrustReason::Anomaly)
             }
             Finding::ParkingOverflow => (Fact::ParkingOverflow, TrustReason::ParkingOverflow),
+            Finding::SecondCopy => return self.second_copy(cx),
         };
         // A view that began late is told of removals of blocks it never knew, and so is a tier that
         // a flush did not cover: that is no contradiction.
@@ -112,9 +113,10 @@ impl Recovery {
         let legal = match finding {
             Finding::CountBelowZero => !known(Tier::Device),
             Finding::HostCountBelowZero => !known(Tier::Host),
-            Finding::ParkingOverflow => false,
+            Finding::ParkingOverflow | Finding::SecondCopy => false,
         };
         if !legal {
+            self.plain.disproved |= self.plain.relied_on;
             cx.record(fact);
             self.cap.stores.get_or_insert(reason);
         }

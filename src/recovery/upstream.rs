@@ -9,6 +9,9 @@ use super::{
     phase::{Asking, Phase, Probe},
 };
 
+/// We and those who write the log.
+const BOTH_LOWER: (Trust, Trust) = (Trust::LowerBound, Trust::LowerBound);
+
 /// What is known of those who write the log that this view is folded from.
 #[derive(Debug, Default)]
 pub(super) struct Vouched {
@@ -23,13 +26,26 @@ pub(super) struct Vouched {
     rise: Option<(Seq, Trust)>,
     /// They are further than we are, since then.
     behind: Option<(Seq, Tick)>,
+    /// A reset emptied the view, which says nothing of theirs.
+    emptied: bool,
     /// No view is fetched anew before.
     refetch_at: Tick,
 }
 
 impl Vouched {
-    /// The view starts over, or its stream broke: what was reached says nothing any more.
+    /// The view starts over.
     pub(super) fn start_over(&mut self) {
+        self.break_off();
+        self.emptied = false;
+    }
+
+    /// A reset took from the view what the bridges may still have.
+    pub(super) fn emptied(&mut self) {
+        self.emptied = true;
+    }
+
+    /// The stream broke: what was reached says nothing any more.
+    pub(super) fn break_off(&mut self) {
         self.reached = false;
         self.granted = Trust::None;
         self.rise = None;
@@ -84,6 +100,8 @@ impl Recovery {
         }
         if self.could_be_better(trust) && self.vouched.refetch_at <= cx.now {
             self.vouched.refetch_at = cx.now.plus(self.settings.limits.refetch_ms);
+            // Once: of a bridge that lost as much there is nothing to be had.
+            self.vouched.emptied = false;
             cx.record(Fact::Refetched);
             self.start_fetch(cx, None);
         }
@@ -99,9 +117,12 @@ impl Recovery {
         }
     }
 
+    /// They believe more, or as much of a view that no reset emptied.
     fn could_be_better(&self, vouched: Trust) -> bool {
         let (own, _) = self.derive_proven();
-        self.vouched.reached && !self.lapsed && own.device < vouched && self.can_snapshot()
+        let emptied = self.vouched.emptied && (own.device, vouched) == BOTH_LOWER;
+        let better = own.device < vouched || emptied;
+        self.vouched.reached && !self.lapsed && better && self.can_snapshot()
     }
 
     /// Never more than those who write the log believe.

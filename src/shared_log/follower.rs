@@ -7,7 +7,7 @@
 use kvbridge_adapters_api::{
     Batch, Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport,
 };
-use kvbridge_schemas::{BusSeq, Cursor, Epoch, Scope, Seq};
+use kvbridge_schemas::{BusSeq, Cursor, Epoch, Event, Scope, Seq};
 
 use super::{Place, Positions, Reorder, ReorderLimits, Start};
 use crate::recovery::Tick;
@@ -62,6 +62,8 @@ pub struct Follower {
     stored: Option<Start>,
     /// The cut of that snapshot.
     taken: Option<Cursor>,
+    /// Where the newest reset ends that was delivered.
+    reset: Option<Cursor>,
 }
 
 impl Follower {
@@ -74,6 +76,7 @@ impl Follower {
             through: None,
             stored: None,
             taken: None,
+            reset: None,
         }
     }
 
@@ -81,7 +84,7 @@ impl Follower {
     pub fn attached(&mut self, continuous: bool, same_log: bool) {
         if !same_log {
             self.positions.clear();
-            (self.stored, self.taken) = (None, None);
+            (self.stored, self.taken, self.reset) = (None, None, None);
         }
         if !(continuous && same_log) {
             self.through = None;
@@ -118,7 +121,12 @@ impl Follower {
     /// A message of an answer.
     pub fn replayed(&mut self, batch: &Batch, at: BusSeq) {
         self.note(batch, at);
-        self.newest = self.newest.max(behind(batch));
+        self.delivered(batch);
+    }
+
+    /// Where the newest reset ends that was met: a view from before it leads to it again.
+    pub fn reset(&self) -> Option<Cursor> {
+        self.reset
     }
 
     /// An answer brought everything up to there: whoever stands at this cursor misses nothing.
@@ -166,7 +174,14 @@ impl Follower {
         let before = out.len();
         change(&mut self.window, out);
         for batch in &out[before..] {
-            self.newest = self.newest.max(behind(batch));
+            self.delivered(batch);
+        }
+    }
+
+    fn delivered(&mut self, batch: &Batch) {
+        self.newest = self.newest.max(behind(batch));
+        if batch.events.iter().any(|event| matches!(event, Event::Reset(_))) {
+            self.reset = self.reset.max(Some(behind(batch)));
         }
     }
 }
@@ -271,6 +286,7 @@ pub fn log_capabilities(removal: Removal) -> Capabilities {
             counts: true,
             namespaces: true,
             content: true,
+            plain: false,
         }),
         continuity: Continuity::Proven,
         removal,

@@ -38,7 +38,7 @@ pub use healing::{Healing, Step};
 pub(crate) use lane::{Covered, reset_envelope};
 pub use lane::{DIGESTS_KEPT, Lane, LogTail, Outgoing, ResetCause};
 pub use naming::{Called, Name, Named, Naming, called};
-pub use pointer::{Pointer, PointerFault};
+pub use pointer::{Pointer, PointerFault, parse_wish, wish_of};
 pub use positions::{Positions, Start};
 pub use reorder::{Place, Reorder, ReorderLimits};
 pub use stretch::{Missing, Part, Stretch, Why};

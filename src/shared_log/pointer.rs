@@ -61,9 +61,13 @@ impl Pointer {
     }
 
     /// Whether readers are better sent here than to `other`. Of the same cut, the one whose place
-    /// on the bus is further: it stays usable longer.
-    pub fn supersedes(&self, other: &Pointer) -> bool {
-        let worth = |pointer: &Pointer| (pointer.epoch, pointer.trust, pointer.resume_seq);
+    /// on the bus is further: it stays usable longer. `reset` is where the log's newest reset ends:
+    /// whoever goes on from a view before it meets the reset, whatever that view was believed.
+    pub fn supersedes(&self, other: &Pointer, reset: Option<Cursor>) -> bool {
+        let worth = |pointer: &Pointer| {
+            let behind = pointer.is_behind(reset);
+            (pointer.epoch, behind, pointer.trust, pointer.resume_seq)
+        };
         if worth(self) != worth(other) {
             // A stream that was made anew leaves no place to the older pointer at all; its cut may
             // still be the better one, and then nothing on the new stream leads away from it.
@@ -83,14 +87,23 @@ impl Pointer {
     /// most trusted cut may lie before a batch that nobody could read, and then every reader that
     /// is sent there believes nothing, while a bridge that came later has a lower bound to give.
     pub fn is_cut(&self, taken: Option<Cursor>) -> bool {
-        taken == Some(Cursor { epoch: self.epoch, next_seq: self.resume_seq })
+        taken == Some(self.cut())
+    }
+
+    /// Whether it is of a cut behind that reset.
+    pub fn is_behind(&self, reset: Option<Cursor>) -> bool {
+        reset.is_none_or(|reset| self.cut() >= reset)
+    }
+
+    fn cut(&self) -> Cursor {
+        Cursor { epoch: self.epoch, next_seq: self.resume_seq }
     }
 
     /// Where the log goes on behind it. A log may be out of order by `slack` messages.
     pub fn start(&self, slack: u64) -> Start {
         let at = self.bus_seq.0.saturating_add(1);
-        let cursor = Cursor { epoch: self.epoch, next_seq: self.resume_seq };
-        Start { from: BusSeq(at.saturating_sub(slack)), proven_from: BusSeq(at), cursor }
+        let from = BusSeq(at.saturating_sub(slack));
+        Start { from, proven_from: BusSeq(at), cursor: self.cut() }
     }
 
     /// Reads the text of [`Pointer`]'s `Display` back.
@@ -113,6 +126,21 @@ impl Pointer {
         };
         read().ok_or(PointerFault::Malformed)
     }
+}
+
+/// What a reader says when it asks for a fresh view: where the newest reset that it met ends.
+pub fn wish_of(reset: Option<Cursor>) -> String {
+    reset
+        .map_or_else(String::new, |Cursor { epoch, next_seq }| format!("behind {epoch} {next_seq}"))
+}
+
+/// Reads [`wish_of`] back. Whoever says nothing that can be read wishes for nothing special.
+pub fn parse_wish(text: &[u8]) -> Option<Cursor> {
+    let mut parts = std::str::from_utf8(text).ok()?.split(' ');
+    let named = parts.next() == Some("behind");
+    let epoch = Epoch(parts.next()?.parse().ok()?);
+    let next_seq = Seq(parts.next()?.parse().ok()?);
+    (named && parts.next().is_none()).then_some(Cursor { epoch, next_seq })
 }
 
 impl fmt::Display for Pointer {
@@ -153,9 +181,36 @@ mod tests {
         ];
         for (at, greater) in order.iter().enumerate() {
             for (other_at, other) in order.iter().enumerate() {
-                assert_eq!(greater.supersedes(other), at > other_at, "{greater} over {other}");
+                let supersedes = greater.supersedes(other, None);
+                assert_eq!(supersedes, at > other_at, "{greater} over {other}");
             }
         }
+    }
+
+    /// From the exact one readers would come to the reset and know less than the other tells.
+    #[test]
+    fn a_view_from_before_a_reset_is_the_worse_one() {
+        let before = pointer(1, Trust::Exact, 500, 50);
+        let behind = pointer(1, Trust::LowerBound, 900, 90);
+        let exact_again = pointer(1, Trust::Exact, 950, 95);
+        let reset = |epoch, seq| Some(Cursor { epoch: Epoch(epoch), next_seq: Seq(seq) });
+        assert!(behind.supersedes(&before, reset(1, 900)));
+        assert!(!before.supersedes(&behind, reset(1, 900)));
+        assert!(exact_again.supersedes(&behind, reset(1, 900)));
+        assert!(!behind.supersedes(&before, reset(1, 901)), "neither is behind this one");
+        assert!(!behind.supersedes(&pointer(2, Trust::Exact, 1, 1), reset(1, 900)));
+        assert!(behind.is_behind(reset(1, 900)) && !behind.is_behind(reset(2, 0)));
+    }
+
+    #[test]
+    fn what_a_reader_wishes_for_comes_back() {
+        let reset = Some(Cursor { epoch: Epoch(7), next_seq: Seq(9) });
+        assert_eq!(parse_wish(wish_of(reset).as_bytes()), reset);
+        for none in ["", "behind", "behind 7", "behind 7 x", "behind 7 9 1", "7 9"] {
+            assert_eq!(parse_wish(none.as_bytes()), None, "{none}");
+        }
+        assert_eq!(wish_of(None), "");
+        assert_eq!(parse_wish(b"\xff"), None);
     }
 
     #[test]

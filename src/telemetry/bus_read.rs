@@ -13,15 +13,25 @@ pub struct BusReadMetrics {
     pub read: Counter,
     /// See [`name::BUS_READ_OVERFLOWED`].
     pub overflowed: Counter,
+    /// See [`name::BUS_LOG_BREAKS`]: deleted, made anew, or without what it had.
+    pub log_reset: Counter,
+    /// See [`name::BUS_LOG_BREAKS`]: messages went before they were read.
+    pub retention_passed: Counter,
 }
 
 impl BusReadMetrics {
     /// Registers the handles of a replica.
     pub fn register(key: &ReplicaKey) -> BusReadMetrics {
+        let broke = |reason: &'static str| {
+            let key = key.to_string();
+            counter!(name::BUS_LOG_BREAKS, label::REPLICA => key, label::REASON => reason)
+        };
         BusReadMetrics {
             key: key.clone(),
             read: counter!(name::BUS_READ, label::REPLICA => key.to_string()),
             overflowed: counter!(name::BUS_READ_OVERFLOWED, label::REPLICA => key.to_string()),
+            log_reset: broke("reset"),
+            retention_passed: broke("retention_passed"),
         }
     }
 
@@ -45,6 +55,8 @@ pub struct BusSnapshotMetrics {
     pub failed: Counter,
     /// See [`name::BUS_SNAPSHOTS_ASKED`].
     pub asked: Counter,
+    /// See [`name::BUS_SNAPSHOTS_BUSY`].
+    pub busy: Counter,
     /// See [`name::BUS_SNAPSHOTS_DELETED`].
     pub deleted: Counter,
 }
@@ -56,6 +68,7 @@ impl BusSnapshotMetrics {
             stored: counter!(name::BUS_SNAPSHOTS_STORED),
             failed: counter!(name::BUS_SNAPSHOTS_FAILED),
             asked: counter!(name::BUS_SNAPSHOTS_ASKED),
+            busy: counter!(name::BUS_SNAPSHOTS_BUSY),
             deleted: counter!(name::BUS_SNAPSHOTS_DELETED),
         }
     }

@@ -116,6 +116,7 @@ fn level(fact: Fact) -> Level {
         | Fact::ReplayFailed
         | Fact::EndOnly
         | Fact::BarrierMissed
+        | Fact::Disproved
         | Fact::Short
         | Fact::Inconsistent
         | Fact::TooLarge

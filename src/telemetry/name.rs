@@ -90,6 +90,8 @@ pub const BUS_READ: &str = "kvbridge_bus_read_total";
 pub const BUS_UNREADABLE: &str = "kvbridge_bus_unreadable_total";
 /// Times that a replica's queue of messages was full.
 pub const BUS_READ_OVERFLOWED: &str = "kvbridge_bus_read_overflows_total";
+/// Times that a replica's log broke off for its reader.
+pub const BUS_LOG_BREAKS: &str = "kvbridge_bus_log_breaks_total";
 /// Streams, replicas and subjects on the bus that are not read.
 pub const BUS_READ_REFUSED: &str = "kvbridge_bus_read_refused_total";
 /// Views stored on the bus.
@@ -98,6 +100,8 @@ pub const BUS_SNAPSHOTS_STORED: &str = "kvbridge_bus_snapshots_stored_total";
 pub const BUS_SNAPSHOTS_FAILED: &str = "kvbridge_bus_snapshot_failures_total";
 /// Requests for a fresh one.
 pub const BUS_SNAPSHOTS_ASKED: &str = "kvbridge_bus_snapshots_asked_total";
+/// Requests for a fresh view that were told to come again.
+pub const BUS_SNAPSHOTS_BUSY: &str = "kvbridge_bus_snapshots_busy_total";
 /// Old ones that were deleted.
 pub const BUS_SNAPSHOTS_DELETED: &str = "kvbridge_bus_snapshots_deleted_total";
 /// 1 for the state a stream is in, else 0.

@@ -153,6 +153,12 @@ impl View {
 
     fn add_copy(&mut self, hash: &BlockHash, spot: &Spot, flags: Flags, out: &mut Output<'_>) {
         let key = self.settings.projection.apply(hash);
+        if !self.bare.is_empty()
+            && self.bare.contains_key(&key)
+            && self.blocks.get(&key).is_some_and(|block| block.copies.get(spot).is_some())
+        {
+            out.findings.insert(Finding::SecondCopy);
+        }
         let block = self.blocks.entry(key).or_insert_with(|| Block::new(hash.clone()));
         if hash.as_bytes().len() > block.hash.as_bytes().len() {
             block.hash = hash.clone();
@@ -204,6 +210,7 @@ impl View {
         if block.copies.is_empty()
             && let Some(block) = self.blocks.remove(&key)
         {
+            self.bare.remove(&key);
             for (block_size, link) in block.links.iter() {
                 self.release_link(NodeId { key, block_size: *block_size }, link);
             }
@@ -243,6 +250,7 @@ impl View {
         }
         block.links.insert(node.block_size, link);
         count_up(&mut self.totals.links, node.block_size);
+        self.bare.remove(&node.key);
     }
 
     fn drop_link(&mut self, node: NodeId, out: &mut Output<'_>) {

@@ -30,7 +30,7 @@ mod vec_map;
 use std::{collections::BTreeMap, fmt};
 
 use kvbridge_adapters_api::Removal;
-use kvbridge_schemas::{Projection, Tier};
+use kvbridge_schemas::{Parent, Projection, Tier};
 
 use block::{Block, Groups, Totals};
 pub use link::{Delta, LinkParent, NodeId, namespace};
@@ -57,6 +57,9 @@ pub struct ViewSettings {
 pub struct View {
     settings: ViewSettings,
     blocks: BTreeMap<u64, Block>,
+    /// Blocks of a snapshot that knew their parents and not their content. Beside the blocks,
+    /// because only one engine has such snapshots and all would pay for a field.
+    bare: BTreeMap<u64, Parent>,
     groups: Groups,
     parking: Parking,
     totals: Totals,
@@ -68,6 +71,7 @@ impl View {
         View {
             settings,
             blocks: BTreeMap::new(),
+            bare: BTreeMap::new(),
             groups: Groups::default(),
             parking: Parking::default(),
             totals: Totals::default(),
@@ -96,10 +100,11 @@ impl View {
         self.totals.links.keys().copied().collect()
     }
 
-    /// Whether blocks are held but none of them can ever match: the engine (or what lies between)
-    /// sends hashes without tokens.
+    /// Whether a match by tokens says nothing: blocks are held and none can ever match, because the
+    /// engine (or what lies between) sends hashes without tokens; or some came with a snapshot that
+    /// knew no content, and what is said of the others would leave them out.
     pub fn lacks_content(&self) -> bool {
-        self.totals.links.is_empty() && !self.blocks.is_empty()
+        !self.bare.is_empty() || (self.totals.links.is_empty() && !self.blocks.is_empty())
     }
 
     /// Whether the host tier holds blocks of a source that never announces removals (medium `cpu`

@@ -76,7 +76,7 @@ impl View {
     ) {
         let link = place.map(|(_, link)| link);
         let parent = match link.map(|link| link.parent) {
-            None => Parent::Unknown,
+            None => self.bare_parent(block),
             Some(LinkParent::Root(_)) => Parent::Root,
             Some(LinkParent::Block(node)) => Parent::Block(self.hash_of(node.key)),
         };
@@ -96,6 +96,12 @@ impl View {
             parked: link.is_some_and(|link| link.parked),
             hint: copies.hint,
         }));
+    }
+
+    /// The parent of a block whose content is not known.
+    fn bare_parent(&self, block: &Block) -> Parent {
+        let key = self.settings.projection.apply(&block.hash);
+        self.bare.get(&key).cloned().unwrap_or(Parent::Unknown)
     }
 
     /// The hash as the engine sent it, while the block is here; else the 64 bits that name it.
@@ -177,7 +183,7 @@ impl View {
 
     fn install_link(&mut self, key: u64, record: &SnapshotRecord) -> Result<(), InstallError> {
         let Some(content) = record.content.filter(|_| record.block_size > 0) else {
-            return Ok(());
+            return self.install_bare(key, record);
         };
         let block_size = record.block_size;
         let parent = match &record.parent {
@@ -207,6 +213,18 @@ impl View {
         }
         block.links.insert(block_size, link);
         count_up(&mut self.totals.links, block_size);
+        self.bare.remove(&key);
         Ok(())
+    }
+
+    /// A record that knows the parent and not the content: none of our own has only one of them.
+    fn install_bare(&mut self, key: u64, record: &SnapshotRecord) -> Result<(), InstallError> {
+        let linked = self.blocks.get(&key).is_some_and(|block| !block.links.is_empty());
+        if linked || record.content.is_some() || record.parent == Parent::Unknown {
+            return Ok(());
+        }
+        let before = self.bare.insert(key, record.parent.clone());
+        let agrees = before.is_none_or(|before| before == record.parent);
+        if agrees { Ok(()) } else { Err(InstallError::TwoPlaces) }
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Cut {
     store_at: u64,
     pub(crate) object: Object,
     pub(crate) pointer: Pointer,
+    /// Where the newest reset ends that its bridge wrote.
+    pub(crate) reset: Option<Cursor>,
 }
 
 /// One bridge.
@@ -68,6 +70,8 @@ pub(crate) struct Bridge {
     pub(crate) naming: Naming,
     desk: Desk,
     cut: Option<Cut>,
+    /// Where the newest reset ends that it wrote.
+    reset: Option<Cursor>,
     snapshot_at: u64,
     beat_at: u64,
     /// What is on its disk.
@@ -120,6 +124,7 @@ impl Bridge {
             naming,
             desk,
             cut: None,
+            reset: None,
             snapshot_at: 0,
             beat_at: 0,
             kept: None,

@@ -40,10 +40,9 @@ impl Bridge {
 
     pub(super) fn hand_over(&mut self) {
         let mut out = VecDeque::from(self.author.made());
+        let is_reset =
+            |message: &Outgoing| matches!(message.envelope.events.first(), Some(Event::Reset(_)));
         if self.mistake == Some(Mistake::NothingOnResync) {
-            let is_reset = |message: &Outgoing| {
-                matches!(message.envelope.events.first(), Some(Event::Reset(_)))
-            };
             out.retain(|message| !is_reset(message));
         }
         if self.mistake == Some(Mistake::BatchesShareMessage) {
@@ -53,6 +52,10 @@ impl Bridge {
             if !self.sender.has_room() {
                 out.push_front(message);
                 return self.author.left_out(out);
+            }
+            if is_reset(&message) {
+                let Envelope { epoch, seq, span, .. } = *message.envelope;
+                self.reset = Some(Cursor { epoch, next_seq: seq.plus(u64::from(span)) });
             }
             self.sender.push(message);
         }
@@ -176,7 +179,7 @@ impl Bridge {
         self.answers.forget();
         let back_after = 5 + self.rng.below(300);
         self.live.end(now, back_after);
-        self.cut = None;
+        (self.cut, self.reset) = (None, None);
     }
 
     /// Stores a view now and then.
@@ -187,7 +190,7 @@ impl Bridge {
             self.kept = Some((checkpoint, self.view.clone(), self.decoder));
         }
         if let Some(cut) = self.cut.take_if(|cut| cut.store_at <= now) {
-            objects.advance(cut.pointer, cut.object);
+            objects.advance(cut.pointer, cut.object, cut.reset.max(self.reset));
         }
         if now >= self.snapshot_at && self.cut.is_none() {
             self.snapshot_at = now + 150 + self.rng.below(600);
@@ -245,7 +248,7 @@ impl Bridge {
             object: Pointer::object_name(&replica().key(), epoch, resume_seq, self.name),
         };
         let store_at = now + self.rng.below(100);
-        Some(Cut { store_at, object: Object { header, records }, pointer })
+        Some(Cut { store_at, object: Object { header, records }, pointer, reset: self.reset })
     }
 }
 

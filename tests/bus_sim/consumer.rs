@@ -36,8 +36,12 @@ enum Arrived {
 /// What is asked of the bus.
 pub(crate) enum Asked {
     Replay(Known),
-    /// The named one, or the best one for who took this one last.
-    Snapshot(Option<String>, Option<Cursor>),
+    /// The named one, or the best one from behind that reset for who took this one last.
+    Snapshot {
+        object: Option<String>,
+        reset: Option<Cursor>,
+        taken: Option<Cursor>,
+    },
 }
 
 /// One reader.
@@ -333,8 +337,8 @@ impl Consumer {
             }
             Action::RequestSnapshot { attempt, object } => {
                 self.shadow = Some((attempt, View::new(view_settings())));
-                let taken = self.follower.taken();
-                self.ask(now, attempt, Asked::Snapshot(object, taken));
+                let (reset, taken) = (self.follower.reset(), self.follower.taken());
+                self.ask(now, attempt, Asked::Snapshot { object, reset, taken });
             }
             Action::CancelRequest => {
                 (self.asked, self.shadow) = (None, None);

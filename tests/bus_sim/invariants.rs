@@ -11,7 +11,8 @@ use kvbridge::{
 use crate::{
     bridge::Bridge,
     consumer::Consumer,
-    engine::{Engine, Residency, salt_of},
+    engine::{Engine, Residency},
+    events::salt_of,
     setting::{STATUS_TTL_MS, hop_limits},
     world::World,
 };
@@ -77,14 +78,13 @@ impl World {
 
     /// Nobody is sent to a worse view than before, nor told that the log has passed what it has.
     pub(crate) fn check_told(&mut self) -> Result<(), Violation> {
-        let now = &self.objects.pointer;
-        if let (Some(now), Some(before)) = (now, &self.pointed)
-            && now != before
-            && !now.supersedes(before)
-        {
-            return Err(Violation::new(format!("readers are sent back from {before} to {now}")));
+        for (before, now, reset) in self.objects.moves.drain(..) {
+            if now != before && !now.supersedes(&before, reset) {
+                return Err(Violation::new(format!(
+                    "readers are sent back from {before} to {now}"
+                )));
+            }
         }
-        self.pointed.clone_from(now);
         let passed = self.truncated.take().filter(|cursor| self.log.covers(*cursor));
         passed.map_or(Ok(()), |cursor| {
             Err(Violation::new(format!("the log is said to have passed {cursor:?}, which it has")))

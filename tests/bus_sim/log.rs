@@ -218,17 +218,20 @@ pub(crate) struct Object {
 pub(crate) struct Objects {
     pub(crate) stored: BTreeMap<String, Object>,
     pub(crate) pointer: Option<Pointer>,
+    /// Where readers were sent before, and from where on: the newest reset that was known.
+    pub(crate) moves: Vec<(Pointer, Pointer, Option<Cursor>)>,
     /// The mistake of whoever writes last wins.
     pub(crate) last_writer_wins: bool,
 }
 
 impl Objects {
     /// Moves the pointer to a greater one only.
-    pub(crate) fn advance(&mut self, pointer: Pointer, object: Object) {
+    pub(crate) fn advance(&mut self, pointer: Pointer, object: Object, reset: Option<Cursor>) {
         self.stored.entry(pointer.object.clone()).or_insert(object);
-        let stays = self.pointer.as_ref().is_some_and(|there| !pointer.supersedes(there));
+        let stays = self.pointer.as_ref().is_some_and(|there| !pointer.supersedes(there, reset));
         if !stays || self.last_writer_wins {
-            self.pointer = Some(pointer);
+            let before = self.pointer.replace(pointer.clone());
+            self.moves.extend(before.map(|before| (before, pointer, reset)));
         }
     }
 }

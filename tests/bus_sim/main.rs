@@ -13,6 +13,8 @@ mod desk;
 #[path = "../sim/engine.rs"]
 #[expect(dead_code, reason = "snapshots of engines are the other simulator's")]
 mod engine;
+#[path = "../sim/events.rs"]
+mod events;
 #[path = "../sim/faults.rs"]
 mod faults;
 mod invariants;

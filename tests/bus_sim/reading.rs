@@ -109,6 +109,7 @@ fn intro(header: &SnapshotHeader) -> Option<SnapshotIntro> {
     let stands = header.resume_seq.0 > 0 && header.trust > Trust::None;
     stands.then_some(SnapshotIntro {
         epoch: Some(header.epoch),
+        incarnation: None,
         resume_seq: header.resume_seq,
         last_digest: header.last_digest,
         record_count: header.block_count,

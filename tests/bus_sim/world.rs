@@ -34,6 +34,8 @@ const PUBLISHED_MS: u64 = 60;
 struct Fresh {
     asker: (usize, Attempt),
     cut: Cut,
+    /// Where the newest reset ends that it met.
+    reset: Option<Cursor>,
     /// The one it had last, if that still serves.
     again: Option<Pointer>,
     until: u64,
@@ -58,8 +60,6 @@ pub(crate) struct World {
     fresh: Vec<Fresh>,
     /// Somebody who stood here was told that the log has passed it.
     pub(crate) truncated: Option<Cursor>,
-    /// Where readers were sent last.
-    pub(crate) pointed: Option<Pointer>,
     /// How many messages the log had a second before the end.
     log_before: u64,
     /// Heartbeats under way, for each reader.
@@ -113,7 +113,6 @@ impl World {
             objects,
             fresh: Vec::new(),
             truncated: None,
-            pointed: None,
             log_before: 0,
             faults,
             paused_until: 0,
@@ -278,25 +277,31 @@ impl World {
                 }
                 Some(parts)
             }
-            Asked::Snapshot(Some(object), _) => Some(match self.objects.stored.get(&object) {
-                Some(object) => reading::snapshot(object, None),
-                None => vec![Part::Refused(SnapshotRefusal::Unavailable)],
-            }),
-            Asked::Snapshot(None, taken) => self.best_snapshot((at, attempt), taken),
+            Asked::Snapshot { object: None, reset, taken } => {
+                self.best_snapshot((at, attempt), reset, taken)
+            }
+            Asked::Snapshot { object: Some(object), .. } => {
+                Some(match self.objects.stored.get(&object) {
+                    Some(object) => reading::snapshot(object, None),
+                    None => vec![Part::Refused(SnapshotRefusal::Unavailable)],
+                })
+            }
         }
     }
 
-    /// The pointed one, if all that came behind it is still there and it was not taken last; else a
-    /// fresh one, or the same again if none is to be had.
+    /// The pointed one, if all that came behind it is still there, it is from behind the reset that
+    /// the reader met, and it was not taken last; else a fresh one, or the same again if none is to
+    /// be had.
     fn best_snapshot(
         &mut self,
         asker: (usize, Attempt),
+        reset: Option<Cursor>,
         taken: Option<Cursor>,
     ) -> Option<Vec<Part>> {
         if self.faults.strike(Fault::BusBusy, &mut self.rng) {
             return Some(vec![Part::Refused(SnapshotRefusal::Busy)]);
         }
-        let pointed = self.objects.pointer.clone().filter(|pointer| self.is_usable(pointer));
+        let pointed = self.objects.pointer.clone().filter(|it| self.is_usable(it, reset));
         let again = match pointed {
             Some(pointer) if !pointer.is_cut(taken) => return Some(self.stored(&pointer)),
             again => again,
@@ -310,7 +315,7 @@ impl World {
         match (cut, again) {
             (Some(cut), again) => {
                 let until = self.now + PUBLISHED_MS;
-                self.fresh.push(Fresh { asker, cut, again, until });
+                self.fresh.push(Fresh { asker, cut, reset, again, until });
                 None
             }
             (None, Some(again)) => Some(self.stored(&again)),
@@ -321,8 +326,8 @@ impl World {
         }
     }
 
-    fn is_usable(&self, pointer: &Pointer) -> bool {
-        pointer.leads_on(self.log.ends(), self.log.life())
+    fn is_usable(&self, pointer: &Pointer, reset: Option<Cursor>) -> bool {
+        pointer.leads_on(self.log.ends(), self.log.life()) && pointer.is_behind(reset)
     }
 
     fn stored(&self, pointer: &Pointer) -> Vec<Part> {
@@ -335,15 +340,15 @@ impl World {
     /// Cuts are stored when the log has all that they were folded from.
     fn fresh_turn(&mut self) {
         for fresh in std::mem::take(&mut self.fresh) {
-            let Fresh { asker: (at, attempt), cut, again, until } = fresh;
+            let Fresh { asker: (at, attempt), cut, reset, again, until } = fresh;
             let published = cut.is_published(&self.log);
-            let parts = if published && self.is_usable(&cut.pointer) {
-                self.objects.advance(cut.pointer.clone(), cut.object);
+            let parts = if published && self.is_usable(&cut.pointer, reset) {
+                self.objects.advance(cut.pointer.clone(), cut.object, cut.reset.max(reset));
                 self.stored(&cut.pointer)
             } else if self.now < until && !published {
-                self.fresh.push(Fresh { asker: (at, attempt), cut, again, until });
+                self.fresh.push(Fresh { asker: (at, attempt), cut, reset, again, until });
                 continue;
-            } else if let Some(again) = again.filter(|again| self.is_usable(again)) {
+            } else if let Some(again) = again.filter(|again| self.is_usable(again, reset)) {
                 self.stored(&again)
             } else {
                 vec![Part::Refused(SnapshotRefusal::Busy)]
@@ -377,5 +382,6 @@ fn profile(rng: &mut Rng) -> Profile {
         unproven: false,
         drained: false,
         counts: true,
+        radix: None,
     }
 }

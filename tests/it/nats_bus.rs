@@ -8,8 +8,8 @@ use kvbridge::{
         nats::streams::{self, Plan},
     },
     config::{
-        NatsAuth, NatsConfig, NatsTls, Secret, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
-        limits,
+        HeartbeatConfig, NatsAuth, NatsConfig, NatsTls, Secret, Shards, SnapshotsConfig, SpoolFull,
+        StreamsConfig, limits,
     },
     pipeline::Tasks,
     schemas::{
@@ -35,6 +35,7 @@ pub(crate) fn config(server: &Server) -> NatsConfig {
             retention: limits::BUS_RETENTION,
             bytes_max: limits::BUS_RETENTION_BYTES,
             duplicate_window: limits::BUS_DUPLICATE_WINDOW,
+            heartbeat: HeartbeatConfig::default(),
         },
         bridge: Some("b".to_owned()),
         spool_bytes_max: limits::BUS_SPOOL_BYTES,

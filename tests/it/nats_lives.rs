@@ -9,6 +9,7 @@ use std::{
 use kvbridge::{
     bus::{VouchWatch, nats},
     clock::Clock,
+    config::limits::BUS_STATUS_TTL,
     schemas::{Event, Replica, Seq, Trust},
 };
 use kvbridge_adapters_api::Upstream;
@@ -226,6 +227,17 @@ fn what_neither_the_bus_nor_the_journal_has_is_a_reset_over_exactly_that() {
     let messages = log_reaches(&server, 1, 40);
     each_once(&messages);
     assert_eq!(resets(&messages), [(20, 15)]);
+    // Its view has what the log lacks: a reader that meets the reset gets it from there.
+    let folder = crate::harness::folder("lives_sigkill_lost_reader");
+    configure(&folder, &[], &format!("[bus]\nkind = \"nats\"\nurl = \"{}\"\n", server.url()));
+    let reader = Bridge::start(&folder);
+    until("the reader has it", || {
+        let found = reader.replica("a");
+        (found["trust"] == "exact" && found["next_seq"] == 40).then_some(())
+    });
+    let blocks = |of: &Bridge| of.blocks("a").lines().map(str::to_owned).collect::<BTreeSet<_>>();
+    assert_eq!(blocks(&reader), blocks(&a));
+    assert!(!blocks(&a).is_empty());
 }
 
 #[test]
@@ -238,7 +250,7 @@ fn a_reader_hears_who_speaks_and_when_nobody_does() {
     a.standing("a", "exact", 10);
     log_reaches(&server, 1, 10);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let vouches = VouchWatch::new(Clock::start());
+    let vouches = VouchWatch::new(Clock::start(), BUS_STATUS_TTL);
     let replica = Replica { model: "m".to_owned(), instance: "a".to_owned(), rank: 0 };
     let mut best = vouches.follow(&replica.key());
     assert_eq!(*best.borrow(), Upstream::Silent);

@@ -1,7 +1,7 @@
 //! One replica's log as a source, against a real server: order, long and short replays, what cannot
 //! be read, and what is gone.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_nats::{HeaderMap, jetstream};
 use kvbridge::{
@@ -68,7 +68,7 @@ impl World {
 
     /// A source that is attached.
     async fn source(&self, rank: u32) -> Reader {
-        let source = self.bus.source(&replica(rank), Removal::PerCopy).unwrap();
+        let source = self.bus.source(&replica(rank), Removal::PerCopy, &Arc::default()).unwrap();
         let mut reader = Reader { source, attempts: 0 };
         assert_eq!(reader.next().await, "attached");
         reader

@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, VecDeque};
 use kvbridge::{
     api::{Batch, Loss},
     schemas::{
-        BlockHash, ClearCause, Cleared, Epoch, Event, Group, GroupKind, HashInfo, HashScheme,
-        Parent, Place, Removed, Scope, Seq, Stored, StoredBlock, Tier, Tokens, content_hash,
-        digest,
+        BlockHash, ClearCause, Cleared, Epoch, Event, HashInfo, HashScheme, Parent, Scope, Seq,
+        Tier, digest,
     },
 };
 
-use crate::rng::Rng;
+use crate::{
+    events::{removed, stored},
+    rng::Rng,
+};
 
 /// (hash, tier, group) → copies.
 pub(crate) type Residency = BTreeMap<(u64, Tier, u32), u32>;
@@ -33,6 +35,27 @@ pub(crate) struct Profile {
     pub(crate) drained: bool,
     /// Its snapshots say how many copies there are.
     pub(crate) counts: bool,
+    /// It has a tree and not a pool of copies.
+    pub(crate) radix: Option<Radix>,
+}
+
+/// What an engine with a tree differs in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Radix {
+    /// Live batches name the life.
+    pub(crate) named: bool,
+    /// Replayed ones too.
+    pub(crate) replay_named: bool,
+    /// It has one tier and one page a hash, its operator says so, and it answers hashes alone.
+    pub(crate) bare: bool,
+}
+
+impl Profile {
+    /// What its clear empties.
+    pub(crate) fn clear_scope(&self) -> Scope {
+        let device = Tier::Device;
+        Scope::Tiers(if self.radix.is_some() { vec![device, Tier::Host] } else { vec![device] })
+    }
 }
 
 /// What an operation of the engine does to its stream beside the batch.
@@ -68,19 +91,19 @@ pub(crate) struct Engine {
 
 const CHAINS: u64 = 6;
 
-/// Sequences of some chains are kept apart by a salt.
-pub(crate) fn salt_of(hash: u64) -> Option<&'static str> {
-    ((hash / 1_000) % 3 == 1).then_some("tenant")
-}
-
 fn hash_of(chain: u64, depth: u64) -> u64 {
     chain * 1_000 + depth + 1
+}
+
+/// The chain of a hash, and how many come before it there.
+pub(crate) fn place_of(hash: u64) -> (u64, u64) {
+    ((hash - 1) / 1_000, (hash - 1) % 1_000)
 }
 
 impl Engine {
     pub(crate) fn new(profile: Profile, rng: &mut Rng) -> Engine {
         let life_seed = rng.next();
-        Engine {
+        let mut engine = Engine {
             profile,
             life: 0,
             next_seq: 0,
@@ -94,7 +117,27 @@ impl Engine {
             replay_work: 0,
             rng: Rng::new(life_seed),
             life_seed,
+        };
+        engine.begin(0);
+        engine
+    }
+
+    /// A tree says first of all that it is empty. Nobody can have subscribed yet.
+    fn begin(&mut self, now: u64) {
+        if self.profile.radix.is_some() {
+            let clear = self.batch(now, vec![self.cleared()], Loss::Nothing);
+            self.remember();
+            self.keep(clear);
         }
+    }
+
+    /// That first batch, for whoever kept a connection to what stands before the engine.
+    pub(crate) fn start_clear(&self) -> Option<Batch> {
+        self.profile.radix.and_then(|_| self.journal.front().cloned())
+    }
+
+    fn cleared(&self) -> Event {
+        Event::Cleared(Cleared { scope: self.profile.clear_scope(), cause: ClearCause::Engine })
     }
 
     /// A new process: empty cache, seq from 0, empty journal.
@@ -115,6 +158,7 @@ impl Engine {
         } else {
             self.life_seed ^ self.life as u64
         });
+        self.begin(now);
     }
 
     /// What a life held when its `next_seq` was this.
@@ -136,9 +180,10 @@ impl Engine {
             self.spoiled = true;
         }
         if quirks.clear {
-            self.held.retain(|(_, tier, _), _| *tier != Tier::Device);
+            let scope = self.profile.clear_scope();
+            self.held.retain(|(_, tier, _), _| !scope.contains(tier));
             self.order.clear();
-            events.push(cleared());
+            events.push(self.cleared());
         }
         self.serve_prompt(&mut events);
         let lost_index = quirks
@@ -190,8 +235,11 @@ impl Engine {
 
     /// The journal from `start` on. Serving it pauses the live stream, so the work is counted.
     pub(crate) fn replay(&mut self, start: Seq) -> Vec<Batch> {
-        let batches: Vec<Batch> =
+        let mut batches: Vec<Batch> =
             self.journal.iter().filter(|batch| batch.seq >= start).cloned().collect();
+        if self.profile.radix.is_some_and(|radix| !radix.replay_named) {
+            batches.iter_mut().for_each(|batch| batch.incarnation = None);
+        }
         self.replay_work += batches.len() as u64;
         batches
     }
@@ -217,7 +265,11 @@ impl Engine {
         let payload = format!("{ts} {loss:?} {events:?}");
         Batch {
             epoch: self.profile.epoch_on_wire.then_some(Epoch(1_000 + self.life as u64)),
-            incarnation: None,
+            incarnation: self
+                .profile
+                .radix
+                .filter(|radix| radix.named)
+                .map(|_| format!("life {}", self.life)),
             seq: Seq(self.next_seq),
             span: 1,
             digest: digest(payload.as_bytes()),
@@ -236,7 +288,7 @@ impl Engine {
         let length = 1 + self.rng.below(6);
         let group = u32::try_from(self.rng.below(u64::from(self.profile.groups))).unwrap();
         // Sometimes two requests compute the same prefix at once: a second physical copy.
-        let copy = self.rng.hit(1_500);
+        let copy = self.rng.hit(1_500) && !self.profile.radix.is_some_and(|radix| radix.bare);
         let mut run = Vec::new();
         for depth in 0..length {
             let hash = hash_of(chain, depth);
@@ -307,55 +359,4 @@ fn take(held: &mut Residency, key: &(u64, Tier, u32)) {
             held.remove(key);
         }
     }
-}
-
-fn cleared() -> Event {
-    Event::Cleared(Cleared { scope: Scope::Tiers(vec![Tier::Device]), cause: ClearCause::Engine })
-}
-
-fn place(tier: Tier, group: u32, groups: u32, kind: bool) -> Place {
-    let kind = kind.then_some(if group == 0 {
-        GroupKind::FullAttention
-    } else {
-        GroupKind::SlidingWindow
-    });
-    let group = (groups > 1).then_some(Group { index: group, kind, window: None });
-    Place { group, ..Place::of(tier) }
-}
-
-fn stored(parent: Parent, hashes: Vec<u64>, tier: Tier, group: u32, groups: u32) -> Event {
-    let told = parent != Parent::Unknown;
-    let tokens = |hash: u64| [u32::try_from(hash).unwrap(), 7];
-    let salt = hashes.first().and_then(|hash| salt_of(*hash)).filter(|_| told);
-    Event::Stored(Stored {
-        parent,
-        block_size: if told { 2 } else { 0 },
-        tokens: Tokens(if told {
-            hashes.iter().flat_map(|h| tokens(*h)).collect()
-        } else {
-            vec![]
-        }),
-        blocks: hashes
-            .iter()
-            .map(|hash| StoredBlock {
-                hash: BlockHash::from_u64(*hash),
-                content: told.then(|| content_hash(&tokens(*hash))),
-            })
-            .collect(),
-        partial: false,
-        bigram: false,
-        place: place(tier, group, groups, true),
-        lora: None,
-        lora_id: None,
-        salt: salt.map(str::to_owned),
-        extra: Vec::new(),
-        session: None,
-    })
-}
-
-fn removed(hash: u64, tier: Tier, group: u32, groups: u32) -> Event {
-    Event::Removed(Removed {
-        hashes: vec![BlockHash::from_u64(hash)],
-        place: place(tier, group, groups, false),
-    })
 }

@@ -6,12 +6,15 @@
 #![expect(clippy::struct_excessive_bools, reason = "profiles and faults are lists of switches")]
 
 mod engine;
+mod events;
 mod faults;
 mod invariants;
 mod link;
+mod radix;
 mod restart;
 mod rng;
 mod shrink;
+mod snapshots;
 mod source;
 mod witness;
 mod world;
@@ -127,6 +130,21 @@ fn one_seed() {
     if let Err(why) = result {
         panic!("{}\n{told}", report(seed, &world, &why));
     }
+}
+
+/// How many seeds fail, and how: `KVBRIDGE_SIM_SURVEY=1000 … survey -- --nocapture`.
+#[test]
+fn survey() {
+    let Some(seeds) = env("KVBRIDGE_SIM_SURVEY") else { return };
+    let first = env("KVBRIDGE_SIM_FIRST").unwrap_or(0);
+    let mut failed = 0;
+    for seed in first..first + seeds {
+        if let Err(why) = run(seed, None).1 {
+            failed += 1;
+            println!("{seed}: {}", why.chars().take(150).collect::<String>());
+        }
+    }
+    println!("{failed} of {seeds} fail");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use kvbridge::{
     view::View,
 };
 
-use crate::{faults::Fault, rng::Rng, witness::Witness, world::World};
+use crate::{faults::Fault, radix::Bare, rng::Rng, witness::Witness, world::World};
 
 /// Checkpoints that a restart may find, the oldest first.
 const KEPT_MAX: usize = 8;
@@ -24,6 +24,7 @@ struct Kept {
     checkpoint: Checkpoint,
     view: View,
     gave_up: bool,
+    bare: Bare,
 }
 
 impl Disk {
@@ -46,7 +47,12 @@ impl World {
         if self.disk.rng.hit(1_000)
             && let Some(checkpoint) = self.recovery.checkpoint("sim")
         {
-            let kept = Kept { checkpoint, view: self.view.clone(), gave_up: self.gave_up };
+            let kept = Kept {
+                checkpoint,
+                view: self.view.clone(),
+                gave_up: self.gave_up,
+                bare: self.bare.clone(),
+            };
             self.disk.kept.push_back(kept);
             if self.disk.kept.len() > KEPT_MAX {
                 self.disk.kept.pop_front();
@@ -72,6 +78,7 @@ impl World {
                     self.now, kept.checkpoint.cursor
                 ));
                 self.view = kept.view.clone();
+                self.bare = kept.bare.clone();
                 self.gave_up = kept.gave_up;
                 self.recovery =
                     Recovery::restored(settings, kept.checkpoint.clone()).expect("our own");
@@ -79,6 +86,7 @@ impl World {
             None => {
                 self.trace.push(format!("{:>6} ---- process back empty ----", self.now));
                 self.view = View::new(crate::world::view_settings());
+                self.bare = Bare::default();
                 self.gave_up = false;
                 self.recovery = Recovery::new(Settings { epoch_floor: floor, ..settings });
             }

@@ -1,11 +1,8 @@
 //! What kinds of engine there are, and what their sources promise.
 
-use kvbridge::{
-    api::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport},
-    schemas::{Scope, Tier},
-};
+use kvbridge::api::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
 
-use crate::{engine::Profile, rng::Rng};
+use crate::{engine::Profile, radix, rng::Rng};
 
 /// The kind of engine of a seed.
 pub(crate) fn profile(seed: u64, rng: &mut Rng) -> Profile {
@@ -41,6 +38,7 @@ fn drawn(rng: &mut Rng) -> Profile {
         unproven: rng.hit(2_500),
         drained: false,
         counts: true,
+        radix: None,
     }
 }
 
@@ -49,16 +47,21 @@ pub(crate) fn capabilities(profile: &Profile) -> Capabilities {
     Capabilities {
         epoch_on_wire: profile.epoch_on_wire,
         replay: if profile.replay { Replay::Journal } else { Replay::Absent },
-        snapshot: profile.snapshot.then_some(SnapshotSupport {
-            barrier: true,
-            tiers: true,
-            counts: profile.counts,
-            namespaces: true,
-            content: true,
+        snapshot: profile.snapshot.then_some(if profile.radix.is_some() {
+            radix::support()
+        } else {
+            SnapshotSupport {
+                barrier: true,
+                tiers: true,
+                counts: profile.counts,
+                namespaces: true,
+                content: true,
+                plain: false,
+            }
         }),
         continuity: if profile.unproven { Continuity::Unproven } else { Continuity::Proven },
         removal: Removal::PerCopy,
-        clear_scope: Scope::Tiers(vec![Tier::Device]),
+        clear_scope: profile.clear_scope(),
         drain: if profile.drained { Drain::Destructive } else { Drain::Shared },
         one_hash_per_block: true,
     }

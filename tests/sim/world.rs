@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kvbridge::{
-    api::{AnswerPart, Attempt, Batch, Removal, SnapshotIntro, SnapshotRefusal, SourceEvent},
+    api::{AnswerPart, Attempt, Batch, Removal, SourceEvent},
     recovery::{
         Action, Fact, Input, Limits, PhaseKind, Planted, Recovery, Settings, Tick, TrustReason,
     },
-    schemas::{Epoch, Projection, Seq, TierTrust, Trust},
+    schemas::{Epoch, Projection, Seq, TierTrust},
     view::{View, ViewSettings},
 };
 
 use crate::{
-    engine::{Engine, Profile, Quirks, Residency},
+    engine::{Engine, Quirks, Radix, Residency},
     faults::{Fault, Faults, Strike},
     invariants::Violation,
     link::{AnswerLink, LiveLink},
+    radix::Bare,
     restart::Disk,
     rng::Rng,
     source::{capabilities, profile},
@@ -67,28 +68,30 @@ pub(crate) struct World {
     pub(crate) gave_up: bool,
     pub(crate) settings: Settings,
     pub(crate) disk: Disk,
-    live: LiveLink,
-    answers: AnswerLink,
-    shadows: VecDeque<(Attempt, View)>,
-    rng: Rng,
+    pub(crate) live: LiveLink,
+    pub(crate) answers: AnswerLink,
+    pub(crate) shadows: VecDeque<(Attempt, View)>,
+    pub(crate) rng: Rng,
     pub(crate) faults: Faults,
     paused_until: u64,
     old_life: Option<Batch>,
     stepped: bool,
     unreadable: BTreeMap<Seq, u32>,
     pub(crate) witness: Witness,
+    pub(crate) bare: Bare,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, planted: Option<Planted>, spared: BTreeSet<Strike>) -> World {
         let mut rng = Rng::new(seed);
-        let profile = profile(seed, &mut rng);
+        let mut profile = profile(seed, &mut rng);
         let mut faults = Faults::sparing(spared);
         faults.swarm(&Fault::HOP, 3_500, &mut rng);
         let mut disk = Disk::new(seed);
         if planted.is_none() {
             // A planted mistake keeps the run that its pinned seed was found in.
             faults.set(Fault::ProcessRestart, disk.restart_rate());
+            Radix::turn(&mut profile, seed);
         }
         if profile.drained {
             faults.set(Fault::Stolen, 200);
@@ -123,6 +126,7 @@ impl World {
             stepped: false,
             unreadable: BTreeMap::new(),
             witness: Witness::default(),
+            bare: Bare::default(),
         }
     }
 
@@ -241,6 +245,9 @@ impl World {
             _ => self.rng.below(8),
         };
         self.live.hidden_reconnect(lost);
+        if let Some(clear) = self.engine.start_clear() {
+            self.live.send(self.now, clear, &faults.none(), &mut self.rng);
+        }
         for _ in 0..lost.min(400) {
             if let Some(batch) = self.engine.step(self.now, Quirks::default()) {
                 self.live.send(self.now, batch, &faults.none(), &mut self.rng);
@@ -261,8 +268,14 @@ impl World {
                 self.witness.proven_at = self.now;
             }
             for action in actions {
+                let installs = matches!(action, Action::Install { .. });
+                self.bare.follow(&action);
                 findings.extend(self.perform(action)?.into_iter().map(Input::Finding));
+                if installs {
+                    self.bare.installed(&self.view);
+                }
             }
+            self.bare.check(&self.view)?;
         }
         Ok(())
     }
@@ -308,6 +321,8 @@ impl World {
                             return Err(Violation::new("an unreadable body is asked for for ever"));
                         }
                     }
+                    // Each connection may look once more: the view still stands before it.
+                    Fact::Reattached => self.unreadable.clear(),
                     Fact::NewEpoch(_) | Fact::ResyncAsked => {
                         self.gave_up = false;
                         self.unreadable.clear();
@@ -346,36 +361,6 @@ impl World {
         self.live.end(self.now, back_after);
     }
 
-    fn serve_snapshot(&mut self, attempt: Attempt) {
-        let at = self.now + 2 + self.rng.below(30);
-        if self.faults.strike(Fault::Busy, &mut self.rng) {
-            let part = AnswerPart::SnapshotRefused(SnapshotRefusal::Busy);
-            return self.answers.push(at, attempt, part);
-        }
-        let shadow = install(&self.engine.state(), &self.engine.profile);
-        let records = shadow.snapshot().len() as u64;
-        let barrier = self.engine.barrier(self.now);
-        let intro = SnapshotIntro {
-            epoch: barrier.epoch,
-            resume_seq: barrier.seq,
-            last_digest: None,
-            record_count: records,
-            barrier: Some(barrier.seq),
-            trust: TierTrust::all(Trust::Exact),
-        };
-        let faults = self.faults.clone();
-        self.live.send(self.now, barrier, &faults, &mut self.rng);
-        self.shadows.push_back((attempt, shadow));
-        let sent = if faults.strike(Fault::Short, &mut self.rng) && records > 0 {
-            records - 1
-        } else {
-            records
-        };
-        self.answers.push(at, attempt, AnswerPart::SnapshotIntro(intro));
-        self.answers.push(at + 1, attempt, AnswerPart::SnapshotRecords(sent));
-        self.answers.push(at + 2, attempt, AnswerPart::SnapshotEnd);
-    }
-
     /// What the view holds, in the engine's terms.
     pub(crate) fn residency(&self) -> Residency {
         let mut residency = Residency::new();
@@ -386,31 +371,6 @@ impl World {
         }
         residency
     }
-}
-
-fn install(state: &Residency, profile: &Profile) -> View {
-    use kvbridge::schemas::{BlockHash, Group, GroupKind, Parent, SnapshotRecord};
-    let records = state.iter().map(|((hash, tier, group), count)| SnapshotRecord {
-        hash: BlockHash::from_u64(*hash),
-        parent: Parent::Unknown,
-        content: None,
-        block_size: 0,
-        tier: tier.clone(),
-        group: (profile.groups > 1).then(|| Group {
-            index: *group,
-            kind: (*group > 0).then_some(GroupKind::SlidingWindow),
-            window: None,
-        }),
-        count: if profile.counts { *count } else { 1 },
-        lora: None,
-        salt: None,
-        extra: None,
-        partial: false,
-        bigram: false,
-        parked: false,
-        hint: false,
-    });
-    View::install(view_settings(), records.collect::<Vec<_>>()).expect("the model's state installs")
 }
 
 pub(crate) fn view_settings() -> ViewSettings {

@@ -35,7 +35,7 @@ pub enum Replay {
 /// What a snapshot of this source carries. Without all of tiers, counts and namespaces it installs
 /// as a lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "five independent facts of a foreign protocol")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a foreign protocol")]
 pub struct SnapshotSupport {
     /// A marker in the live stream proves the cut.
     pub barrier: bool,
@@ -47,10 +47,13 @@ pub struct SnapshotSupport {
     pub namespaces: bool,
     /// Every record has a content hash.
     pub content: bool,
+    /// The operator says that the engine has one tier, and one page for each hash: what a record
+    /// leaves out is then the same for all. Until the stream shows otherwise.
+    pub plain: bool,
 }
 
 impl SnapshotSupport {
-    /// Whether an install can be as trusted as the engine itself.
+    /// Whether an install can be as trusted as the engine itself, whatever the engine does.
     pub fn complete(&self) -> bool {
         self.tiers && self.counts && self.namespaces
     }

@@ -20,11 +20,11 @@ pub struct Counters {
     /// Live connections that ended by a reset or by bytes that are not the protocol, such as a
     /// frame length over the limit where the transport checks it.
     pub receive_failed: AtomicU64,
-    /// Replay requests started.
+    /// Requests for a replay or a snapshot started.
     pub replays: AtomicU64,
-    /// Messages received in replays.
+    /// Messages received in answers.
     pub replay_frames: AtomicU64,
-    /// Replays that ended without an end marker.
+    /// Answers that ended without an end.
     pub replays_failed: AtomicU64,
 }
 

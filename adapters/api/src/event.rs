@@ -44,6 +44,9 @@ pub enum SourceEvent {
     /// word. What the source does about that may leave out blocks that are there, and never keeps
     /// one that is gone.
     Unannounced,
+    /// What a snapshot was taken for ([`SnapshotSupport::plain`](crate::SnapshotSupport::plain)) is
+    /// not so: the engine has more tiers than it said, or pages of several adapters under one hash.
+    Disproved,
     /// What the bridges behind a log say of it. A source that follows a log says it before it
     /// attaches, and again whenever it changes; others never do.
     Upstream(Upstream),
@@ -95,10 +98,12 @@ pub enum AnswerPart {
 }
 
 /// The head of a snapshot, as far as deciding needs it. Records go to a shadow view past the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotIntro {
     /// The life it is of, when the source names lives.
     pub epoch: Option<Epoch>,
+    /// The engine's own evidence of that life, in the words of its batches.
+    pub incarnation: Option<String>,
     /// It reflects all batches below.
     pub resume_seq: Seq,
     /// Digest of batch `resume_seq - 1`, when known.

@@ -9,6 +9,7 @@ mod capabilities;
 mod counters;
 mod delivery;
 mod event;
+mod hash_chain;
 mod metrics;
 #[cfg(feature = "source")]
 mod source;
@@ -19,6 +20,9 @@ pub use counters::Counters;
 pub use delivery::Delivery;
 pub use event::{
     AnswerPart, Attempt, SnapshotIntro, SnapshotRefusal, SourceEvent, SourceRequest, Upstream,
+};
+pub use hash_chain::{
+    COMPARED_FIRST, Compared, HashBlock, HashChain, HashFunction, Link, SAMPLE_ONE_OF,
 };
 pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]

@@ -1,6 +1,6 @@
 //! What SGLang can really do.
 
-use kvbridge_adapters_api::{Capabilities, Continuity, Drain, Removal, Replay};
+use kvbridge_adapters_api::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
 
 use crate::normalize::clear_scope;
 
@@ -22,5 +22,17 @@ pub fn capabilities(replay: bool, bind: bool) -> Capabilities {
         drain: Drain::Shared,
         // The pool counts tokens, and pages of running requests are not announced.
         one_hash_per_block: false,
+    }
+}
+
+/// What `snapshot-v1` carries, of an engine that its operator calls plain: hashes and a barrier.
+pub fn snapshot_support() -> SnapshotSupport {
+    SnapshotSupport {
+        barrier: true,
+        tiers: false,
+        counts: false,
+        namespaces: false,
+        content: false,
+        plain: true,
     }
 }

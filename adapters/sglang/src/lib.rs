@@ -16,17 +16,26 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
+mod block_hash;
 mod capabilities;
 mod normalize;
+pub mod server_info;
+mod snapshot;
 mod wire;
 
 use kvbridge_adapters_api::Loss;
 use kvbridge_adapters_msgpack::{Dialect, Fault, Opened, Read, Reader};
 use kvbridge_schemas::HashScheme;
 
-pub use capabilities::capabilities;
+pub use block_hash::HASH_FUNCTION;
+pub use capabilities::{capabilities, snapshot_support};
 pub use kvbridge_adapters_msgpack::{
     BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
+};
+pub use server_info::{ServerInfo, ServerInfoError};
+pub use snapshot::{
+    CHUNK_HASHES_MAX, CHUNK_RECORDS_MAX, RECORD_HASHES_MAX, SNAPSHOT_RECORDS_MAX, SNAPSHOT_REQUEST,
+    SnapshotFault, SnapshotMessage, SnapshotReader, ends_snapshot,
 };
 pub use wire::topic::{LIFE_BYTES_MAX, Topic, TopicError};
 

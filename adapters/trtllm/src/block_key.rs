@@ -4,6 +4,8 @@
 //! A salt enters either hash as a number that one release and the next derive differently, and an
 //! adapter as a number that no event carries: who wants such blocks checked must know both.
 
+use kvbridge_adapters_api::{HashBlock, HashFunction};
+use kvbridge_schemas::Projection;
 use sha2::{Digest as _, Sha256};
 
 const ODD: u64 = 0xbf58_476d_1ce4_e5b9;
@@ -24,6 +26,30 @@ pub struct BlockContent<'a> {
     pub salt: Option<u64>,
     /// Digest and start of each media item.
     pub media: &'a [([u8; 32], u64)],
+}
+
+/// The function that a batch's hash scheme names, if it is one that can be computed.
+pub fn hash_function(scheme: &str) -> Option<HashFunction> {
+    let v1: HashBlock = |parent, tokens| {
+        let parent = parent.and_then(|parent| parent.first_chunk().copied()).unwrap_or([0; 8]);
+        let content = BlockContent { tokens, ..BlockContent::default() };
+        let mut link = [0; 32];
+        let hash = v1_block_key(&content, u64::from_be_bytes(parent)).to_be_bytes();
+        link.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
+        link
+    };
+    let v2: HashBlock = |parent, tokens| v2_sha256(tokens, parent.unwrap_or(&[0; 32]));
+    let (scheme, root, block, whole_bytes) = match scheme {
+        "trtllm.v1_block_key" => ("trtllm.v1_block_key", None, v1, 8),
+        "trtllm.v2_sha256" => ("trtllm.v2_sha256", Some(v2_root(None, None)), v2, 32),
+        // A chain cannot be followed below a part of a hash, but its beginnings can be computed.
+        "trtllm.v2_sha256_64" => ("trtllm.v2_sha256_64", Some(v2_root(None, None)), v2, 32),
+        _ => return None,
+    };
+    let projection = Projection::First8;
+    // An adapter is hashed and in no event.
+    let tells_all = false;
+    Some(HashFunction { scheme, projection, root, block, whole_bytes, tells_all })
 }
 
 /// The hash `v1_block_key`; `parent` is 0 for a block at the root.

@@ -16,6 +16,7 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
+pub mod block_hash;
 mod capabilities;
 mod metrics;
 mod normalize;

@@ -9,6 +9,7 @@
 //! - [`mod@subscribe`]: the supervised live subscription, one endpoint each.
 //! - [`mod@exchange`]: asking a ROUTER: one fresh DEALER each, with deadlines and a bounded spool.
 //! - [`mod@replay`]: what an engine's journal is asked and answers.
+//! - [`mod@snapshot`]: the same of an engine's snapshot.
 //! - [`mod@source`]: both as one stream of source events.
 //! - [`mod@serve`]: PUB, journal and replay ROUTER, as an engine has them.
 //! - [`mod@outlet`]: PUB and ROUTER alone, for whoever serves readers of its own.
@@ -59,6 +60,7 @@ mod publisher;
 pub mod replay;
 mod retry;
 pub mod serve;
+pub mod snapshot;
 pub mod source;
 pub mod subscribe;
 mod transport;
@@ -73,6 +75,7 @@ pub use outlet::{Addressed, Multipart, Outlet, OutletAddress};
 pub use replay::{ReplayClient, ReplayFailure, ReplayPart, ReplaySettings};
 pub use retry::RetrySettings;
 pub use serve::{Faults, Framing, ServeError, ServeSettings, Server};
+pub use snapshot::{ReadSnapshot, SnapshotPart};
 pub use source::{Decode, Decoded, ZmqSettings, ZmqSource};
 pub use subscribe::{DetachReason, Link, SubscribeSettings, Subscriber, WireEvent};
 pub use transport::{Transport, TransportError};

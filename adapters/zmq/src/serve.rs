@@ -121,7 +121,6 @@ pub struct Server {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    topic: Bytes,
     framing: Framing,
     journal_count_max: usize,
     state: Mutex<State>,
@@ -129,6 +128,7 @@ pub(crate) struct Shared {
 
 #[derive(Debug)]
 struct State {
+    topic: Bytes,
     journal: VecDeque<(u64, Bytes)>,
     faults: Faults,
 }
@@ -143,10 +143,13 @@ impl Server {
         let (stalled, stalled_rx) = watch::channel(false);
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
-            topic: Bytes::from(settings.topic),
             framing: settings.framing,
             journal_count_max: settings.journal_count_max,
-            state: Mutex::new(State { journal: VecDeque::new(), faults: settings.faults }),
+            state: Mutex::new(State {
+                topic: Bytes::from(settings.topic),
+                journal: VecDeque::new(),
+                faults: settings.faults,
+            }),
         });
         let thread = PublisherThread {
             endpoints: (settings.live, settings.replay),
@@ -179,13 +182,18 @@ impl Server {
 
     /// Publishes a batch, then puts it in the journal, as the faults allow.
     pub fn publish(&self, seq: u64, payload: Bytes) -> Result<(), ServeError> {
+        self.publish_marked(seq, "", payload)
+    }
+
+    /// The same, under a topic that ends with a mark of its own. Replays know nothing of it.
+    pub fn publish_marked(&self, seq: u64, mark: &str, payload: Bytes) -> Result<(), ServeError> {
         let mut state = self.shared.lock();
         if state.faults.burnt.contains(&seq) {
             return Ok(());
         }
         if !state.faults.withheld.contains(&seq) {
             let message = multipart(&[
-                self.shared.topic.clone(),
+                [state.topic.as_ref(), mark.as_bytes()].concat().into(),
                 Bytes::copy_from_slice(SeqFrame::of(seq).as_bytes()),
                 payload.clone(),
             ]);
@@ -205,6 +213,11 @@ impl Server {
     /// Faults from now on; those of the journal also for what is already in it.
     pub fn set_faults(&self, faults: Faults) {
         self.shared.lock().faults = faults;
+    }
+
+    /// Another topic from now on, in replays too.
+    pub fn set_topic(&self, topic: String) {
+        self.shared.lock().topic = Bytes::from(topic);
     }
 
     /// Forgets every batch, as a restart behind a proxy that keeps its connections does.
@@ -263,7 +276,7 @@ impl Shared {
     pub(crate) fn reply(&self, identity: Bytes, seq: u64, payload: Bytes) -> ZmqMessage {
         let seq = Bytes::copy_from_slice(SeqFrame::of(seq).as_bytes());
         // An engine's end marker has an empty topic.
-        let topic = if payload.is_empty() { Bytes::new() } else { self.topic.clone() };
+        let topic = if payload.is_empty() { Bytes::new() } else { self.lock().topic.clone() };
         match self.framing {
             Framing::Plain => multipart(&[identity, Bytes::new(), seq, payload]),
             Framing::WithTopic => multipart(&[identity, Bytes::new(), topic, seq, payload]),

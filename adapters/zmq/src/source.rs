@@ -10,7 +10,9 @@ use kvbridge_adapters_api::{
 use tracing::debug;
 
 use crate::{
+    exchange::ExchangeSettings,
     replay::{ReplayClient, ReplayPart, ReplaySettings},
+    snapshot::{ReadSnapshot, SnapshotClient, SnapshotPart, disproves_plain, told},
     subscribe::{SubscribeSettings, Subscriber, WireEvent},
 };
 
@@ -20,6 +22,11 @@ pub trait Decode: Send {
     /// one of the known lengths; a body that cannot be read still gives a batch, with `Loss::Body`:
     /// its seq is not missing, only its content.
     fn decode(&mut self, topic: &[u8], seq_frame: &[u8], payload: &[u8]) -> Decoded;
+
+    /// What reads an answer to a request for a snapshot; `None` = the engine has none.
+    fn snapshot(&mut self) -> Option<Box<dyn ReadSnapshot>> {
+        None
+    }
 }
 
 /// What a message is.
@@ -38,6 +45,8 @@ pub struct ZmqSettings {
     pub subscribe: SubscribeSettings,
     /// The journal; absent = replay requests are refused.
     pub replay: Option<ReplaySettings>,
+    /// The snapshot's ROUTER; absent = snapshot requests are refused.
+    pub snapshot: Option<ExchangeSettings>,
 }
 
 /// One replica's sockets as a source. Dropping it ends its tasks.
@@ -46,6 +55,11 @@ pub struct ZmqSource<D> {
     decoder: D,
     live: Subscriber,
     replay: Option<ReplayClient>,
+    snapshot: Option<SnapshotClient>,
+    /// The engine was called plain, and nothing has shown otherwise yet.
+    plain: bool,
+    /// To be told before anything else, the next one last.
+    waiting: Vec<SourceEvent>,
 }
 
 impl<D: Decode> ZmqSource<D> {
@@ -57,8 +71,10 @@ impl<D: Decode> ZmqSource<D> {
         counters: Arc<Counters>,
     ) -> ZmqSource<D> {
         let live = Subscriber::spawn(settings.subscribe, Arc::clone(&counters));
-        let replay = settings.replay.map(|replay| ReplayClient::new(replay, counters));
-        ZmqSource { capabilities, decoder, live, replay }
+        let replay = settings.replay.map(|replay| ReplayClient::new(replay, Arc::clone(&counters)));
+        let snapshot = settings.snapshot.map(|snapshot| SnapshotClient::new(snapshot, counters));
+        let plain = capabilities.snapshot.is_some_and(|support| support.plain);
+        ZmqSource { capabilities, decoder, live, replay, snapshot, plain, waiting: Vec::new() }
     }
 
     /// Waits for the endpoint a bound live stream got.
@@ -109,6 +125,41 @@ impl<D: Decode> ZmqSource<D> {
         if let Some(replay) = &mut self.replay {
             replay.cancel();
         }
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.cancel();
+        }
+        let answers = |event: &SourceEvent| matches!(event, SourceEvent::Answer { .. });
+        self.waiting.retain(|event| !answers(event));
+    }
+
+    /// What is told now; a batch that shows that the engine is not plain is told behind that.
+    fn tell(&mut self, event: SourceEvent) -> Delivery {
+        let batch = match &event {
+            SourceEvent::Live(batch) => Some(batch),
+            SourceEvent::Answer { part: AnswerPart::Batch(batch), .. } => Some(batch),
+            _ => None,
+        };
+        if self.plain && batch.is_some_and(disproves_plain) {
+            self.plain = false;
+            self.waiting.push(event);
+            return SourceEvent::Disproved.into();
+        }
+        event.into()
+    }
+
+    fn snapshot_part(&mut self, attempt: Attempt, part: SnapshotPart) -> Option<Delivery> {
+        if let SnapshotPart::Records(records) = part {
+            return Some(Delivery::Records { attempt, records });
+        }
+        self.waiting.extend(told(attempt, part));
+        self.waiting.pop().map(Delivery::from)
+    }
+
+    fn ask_snapshot(&mut self, attempt: Attempt) -> Result<(), RequestRefused> {
+        let client = self.snapshot.as_mut().ok_or(RequestRefused::Unsupported)?;
+        let reader = self.decoder.snapshot().ok_or(RequestRefused::Unsupported)?;
+        client.start(attempt, reader);
+        Ok(())
     }
 }
 
@@ -120,16 +171,25 @@ impl<D: Decode> Source for ZmqSource<D> {
 
     async fn next(&mut self) -> Option<Delivery> {
         loop {
+            if let Some(event) = self.waiting.pop() {
+                return Some(event.into());
+            }
             // Not biased: a long replay must not let the live queue overflow, nor the reverse. Each
             // branch takes its item in the poll that completes it, so dropping this loses nothing.
             tokio::select! {
                 event = self.live.next() => {
                     if let Some(event) = self.live_event(event?) {
-                        return Some(event.into());
+                        return Some(self.tell(event));
                     }
                 }
                 (attempt, part) = next_part(&mut self.replay) => {
-                    return Some(self.answer(attempt, part).into());
+                    let event = self.answer(attempt, part);
+                    return Some(self.tell(event));
+                }
+                (attempt, part) = next_snapshot(&mut self.snapshot) => {
+                    if let Some(delivery) = self.snapshot_part(attempt, part) {
+                        return Some(delivery);
+                    }
                 }
             }
         }
@@ -141,11 +201,17 @@ impl<D: Decode> Source for ZmqSource<D> {
         }
         match request {
             SourceRequest::Replay { attempt, start_seq } => {
+                self.cancel();
                 let replay = self.replay.as_mut().ok_or(RequestRefused::Unsupported)?;
                 replay.start(attempt, start_seq.0);
                 Ok(())
             }
-            SourceRequest::Snapshot { .. } => Err(RequestRefused::Unsupported),
+            SourceRequest::Snapshot { attempt, object: None } => {
+                self.cancel();
+                self.ask_snapshot(attempt)
+            }
+            // An engine stores none.
+            SourceRequest::Snapshot { object: Some(_), .. } => Err(RequestRefused::Unsupported),
             SourceRequest::Cancel => {
                 self.cancel();
                 Ok(())
@@ -157,6 +223,13 @@ impl<D: Decode> Source for ZmqSource<D> {
 async fn next_part(replay: &mut Option<ReplayClient>) -> (Attempt, ReplayPart) {
     match replay {
         Some(replay) => replay.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_snapshot(snapshot: &mut Option<SnapshotClient>) -> (Attempt, SnapshotPart) {
+    match snapshot {
+        Some(snapshot) => snapshot.next().await,
         None => std::future::pending().await,
     }
 }

@@ -3,7 +3,7 @@
 use async_nats::jetstream::{Context, kv, stream::StorageType};
 
 use super::connect::reason;
-use crate::config::{StreamsConfig, limits::BUS_STATUS_TTL};
+use crate::config::StreamsConfig;
 
 /// Names of lives. Without a time to live: a name that was forgotten could be given again.
 pub(super) const EPOCHS: &str = "KVEPOCH";
@@ -18,7 +18,7 @@ pub(super) enum BucketFailure {
     #[error("bucket {name} has max_age {found}, wanted {wanted}")]
     Differs {
         /// Which.
-        name: &'static str,
+        name: String,
         /// As it is.
         found: String,
         /// As it must be.
@@ -28,7 +28,7 @@ pub(super) enum BucketFailure {
     #[error("bucket {name}: {reason}")]
     Refused {
         /// Which.
-        name: &'static str,
+        name: String,
         /// In the server's words.
         reason: String,
     },
@@ -42,14 +42,13 @@ pub(super) async fn epochs(
     open(
         context,
         kv::Config {
-            bucket: EPOCHS.to_owned(),
+            bucket: config.bucket(EPOCHS),
             description: "Lives of replicas, named by kvbridge".to_owned(),
             history: 1,
             storage: StorageType::File,
             num_replicas: usize::try_from(config.replica_count).unwrap_or(1),
             ..kv::Config::default()
         },
-        EPOCHS,
     )
     .await
 }
@@ -62,27 +61,25 @@ pub(super) async fn status(
     open(
         context,
         kv::Config {
-            bucket: STATUS.to_owned(),
+            bucket: config.bucket(STATUS),
             description: "Heartbeats of kvbridge".to_owned(),
             history: 1,
-            max_age: BUS_STATUS_TTL,
+            max_age: config.heartbeat.ttl,
             storage: StorageType::Memory,
             num_replicas: usize::try_from(config.replica_count).unwrap_or(1),
             ..kv::Config::default()
         },
-        STATUS,
     )
     .await
 }
 
-async fn open(
-    context: &Context,
-    config: kv::Config,
-    name: &'static str,
-) -> Result<kv::Store, BucketFailure> {
-    let refused =
-        |error: &dyn std::error::Error| BucketFailure::Refused { name, reason: reason(error) };
-    let store = match context.get_key_value(name).await {
+async fn open(context: &Context, config: kv::Config) -> Result<kv::Store, BucketFailure> {
+    let name = config.bucket.clone();
+    let refused = |error: &dyn std::error::Error| {
+        let (name, reason) = (name.clone(), reason(error));
+        BucketFailure::Refused { name, reason }
+    };
+    let store = match context.get_key_value(name.as_str()).await {
         Ok(store) => store,
         Err(_) => {
             context.create_key_value(config.clone()).await.map_err(|error| refused(&error))?

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     bus::{BusState, LogLife},
     clock::Clock,
-    config::{NatsConfig, limits::BUS_HEARTBEAT},
+    config::NatsConfig,
     shared_log::{
         Called, Name, Named, called,
         lives::{self, Question, Record, Silence, Verdict},
@@ -86,6 +86,8 @@ pub(super) struct Desk<'a> {
     lives: &'a Lives,
     bridge: &'a str,
     stream: String,
+    /// Time between two heartbeats.
+    beat_ms: u64,
     context: Context,
     epochs: Store,
     status: Store,
@@ -127,6 +129,7 @@ impl<'a> Desk<'a> {
             lives,
             bridge,
             stream: stream.to_owned(),
+            beat_ms: u64::try_from(config.streams.heartbeat.every.as_millis()).unwrap_or(u64::MAX),
             epochs: buckets::epochs(&context, &config.streams).await?,
             status: buckets::status(&context, &config.streams).await?,
             plan: Plan::new(&config.streams),
@@ -138,7 +141,6 @@ impl<'a> Desk<'a> {
     /// Until it is dropped.
     pub(super) async fn work(mut self) -> DeskFailure {
         let mut beat_at_ms = 0;
-        let beat_ms = u64::try_from(BUS_HEARTBEAT.as_millis()).unwrap_or(u64::MAX);
         let mut failures = 0_u32;
         loop {
             self.lives.set_away(false);
@@ -146,7 +148,7 @@ impl<'a> Desk<'a> {
             let beat = now_ms >= beat_at_ms;
             let done = self.round(now_ms, beat).await;
             if beat {
-                beat_at_ms = now_ms.saturating_add(beat_ms);
+                beat_at_ms = now_ms.saturating_add(self.beat_ms);
             }
             match done {
                 Ok(()) => failures = 0,

@@ -53,7 +53,7 @@ use super::{Bus, BusState, Found, LogLife, Past, Standing, Writer, made_up_name,
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
-    pipeline::{Fleet, Tasks},
+    pipeline::{Fleet, Signs, Tasks},
     telemetry::{BusMetrics, BusSnapshotMetrics},
 };
 
@@ -257,8 +257,13 @@ impl Bus for NatsBus {
         }
     }
 
-    fn source(&self, replica: &Replica, removal: Removal) -> Option<Box<dyn Source>> {
-        Some(self.reader.get()?.source(replica, removal))
+    fn source(
+        &self,
+        replica: &Replica,
+        removal: Removal,
+        signs: &Arc<Signs>,
+    ) -> Option<Box<dyn Source>> {
+        Some(self.reader.get()?.source(replica, removal, Arc::clone(signs)))
     }
 
     fn find_anew(&self, replica: &Replica) {

@@ -74,7 +74,8 @@ pub fn permissions(role: Role, plan: &Plan, models: &[String], inbox: &str) -> P
     let (objects, pointers) = (plan.bucket("KVSNAP"), plan.bucket("KVSNAPPTR"));
     let store = format!("OBJ_{objects}");
     it.bucket(&store);
-    let buckets = [pointers.as_str(), EPOCHS, STATUS];
+    let (epochs, status) = (plan.bucket(EPOCHS), plan.bucket(STATUS));
+    let buckets = [&pointers, &epochs, &status];
     for bucket in buckets {
         it.bucket(&format!("KV_{bucket}"));
     }
@@ -87,14 +88,14 @@ pub fn permissions(role: Role, plan: &Plan, models: &[String], inbox: &str) -> P
         it.subscribe.insert(asked);
         it.publish.extend(plan.subjects_for_permissions(model));
         it.publish.insert(format!("$KV.{pointers}.{model}.*.*"));
-        it.publish.insert(format!("$KV.{EPOCHS}.{model}.*.*"));
-        it.publish.insert(format!("$KV.{STATUS}.{model}.*.*.*"));
+        it.publish.insert(format!("$KV.{epochs}.{model}.*.*"));
+        it.publish.insert(format!("$KV.{status}.{model}.*.*.*"));
     }
     if role == Role::Bridge {
         it.answers = true;
         // Whether the account has JetStream at all.
         it.publish.insert("$JS.API.INFO".to_owned());
-        it.publish.insert(format!("$KV.{STATUS}.bridge.*"));
+        it.publish.insert(format!("$KV.{status}.bridge.*"));
         for bucket in buckets {
             it.api(&["STREAM.CREATE"], &format!("KV_{bucket}"));
         }
@@ -122,5 +123,36 @@ impl Permissions {
 
     fn api(&mut self, calls: &[&str], stream: &str) {
         self.publish.extend(calls.iter().map(|call| format!("$JS.API.{call}.{stream}")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{HeartbeatConfig, Shards, StreamsConfig, limits};
+
+    /// Two installations on one server: what one user may do never touches the other's buckets.
+    #[test]
+    fn another_prefix_shares_no_bucket() {
+        let plan = Plan::new(&StreamsConfig {
+            prefix: "OTHER".to_owned(),
+            shards: Shards::Model,
+            replica_count: 1,
+            retention: limits::BUS_RETENTION,
+            bytes_max: limits::BUS_RETENTION_BYTES,
+            duplicate_window: limits::BUS_DUPLICATE_WINDOW,
+            heartbeat: HeartbeatConfig::default(),
+        });
+        let mut buckets = 0;
+        for role in [Role::Bridge, Role::Index] {
+            for subject in permissions(role, &plan, &["m".to_owned()], "_INBOX").publish {
+                for start in ["KV_", "OBJ_", "$KV.", "$O."] {
+                    let Some((_, rest)) = subject.split_once(start) else { continue };
+                    assert!(rest.starts_with("OTHER_"), "{subject}");
+                    buckets += 1;
+                }
+            }
+        }
+        assert!(buckets > 20, "{buckets}");
     }
 }

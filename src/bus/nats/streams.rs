@@ -12,7 +12,7 @@ use async_nats::jetstream::{
 use kvbridge_schemas::{Replica, subject};
 
 use super::connect::reason;
-use crate::config::{Shards, StreamsConfig, limits};
+use crate::config::{Shards, StreamsConfig};
 
 /// What replicas of a hash shard are published to; the stream stores them under their hint subject.
 const INGEST_PREFIX: &str = "kv.v1.in.";
@@ -89,13 +89,9 @@ impl Plan {
         }
     }
 
-    /// The name of a bucket beside these streams. Two installations on one server differ in what
-    /// their streams are called, and so do their buckets.
+    /// As [`StreamsConfig::bucket`].
     pub fn bucket(&self, name: &str) -> String {
-        if self.config.prefix == limits::BUS_STREAM_PREFIX {
-            return name.to_owned();
-        }
-        format!("{}_{name}", self.config.prefix)
+        self.config.bucket(name)
     }
 
     fn name(&self, shard: &str) -> String {

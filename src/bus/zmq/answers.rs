@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    config::limits::{BUS_HEARTBEAT, BUS_REPLICAS_MAX, ZMQ_PEERS_MAX, ZMQ_REQUESTS_MAX},
+    config::limits::{BUS_REPLICAS_MAX, ZMQ_PEERS_MAX, ZMQ_REQUESTS_MAX},
     pipeline::Fleet,
     telemetry::BusRequestMetrics,
 };
@@ -40,6 +40,8 @@ pub(super) struct Desk {
     pub(super) published: Arc<Published>,
     pub(super) bridge: Arc<str>,
     pub(super) live_port: u16,
+    /// Time between two heartbeats.
+    pub(super) beat: Duration,
     pub(super) metrics: BusRequestMetrics,
 }
 
@@ -75,13 +77,13 @@ impl Answers {
     }
 
     pub(super) async fn run(mut self, stop: CancellationToken) {
-        let mut beats = interval(BUS_HEARTBEAT);
+        let mut beats = interval(self.desk.beat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = beats.tick() => {
-                    self.snapshots.beat();
+                    self.snapshots.beat(self.desk.beat);
                     self.heartbeat().await;
                 }
                 Some(request) = self.requests.recv() => self.take(request),

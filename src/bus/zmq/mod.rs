@@ -20,6 +20,7 @@ pub mod wire;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -44,7 +45,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{Endpoint, SpoolFull, ZmqConfig},
-    pipeline::{Fleet, Tasks},
+    pipeline::{Fleet, Signs, Tasks},
     shared_log::{LogTail, Outgoing},
     telemetry::{BusMetrics, BusRequestMetrics, SourceMetrics},
 };
@@ -60,6 +61,8 @@ pub struct ZmqBus {
     directory: Arc<Directory>,
     /// What bridges say of the replicas that are read.
     vouches: VouchWatch,
+    /// Time between two heartbeats.
+    beat: Duration,
     /// What is counted of each of them.
     read: Mutex<BTreeMap<ReplicaKey, SourceMetrics>>,
 }
@@ -108,8 +111,9 @@ impl ZmqBus {
             false => None,
         };
         let (connect, directory) = (config.connect.clone(), Arc::default());
-        let vouches = VouchWatch::new(clock);
-        Ok(ZmqBus { publishing, connect, directory, vouches, read: Mutex::default() })
+        let vouches = VouchWatch::new(clock, config.heartbeat.ttl);
+        let beat = config.heartbeat.every;
+        Ok(ZmqBus { publishing, connect, directory, vouches, beat, read: Mutex::default() })
     }
 
     fn read(&self) -> MutexGuard<'_, BTreeMap<ReplicaKey, SourceMetrics>> {
@@ -159,6 +163,7 @@ impl Publishing {
             published: Arc::clone(&published),
             bridge: Arc::clone(&bridge),
             live_port: port_of(&address.live),
+            beat: config.heartbeat.every,
             metrics: BusRequestMetrics::register(),
         };
         let answering = Answers::new(desk, requests, answers, messages);
@@ -244,12 +249,17 @@ impl Bus for ZmqBus {
         tasks.spawn("bus heartbeats", expiring);
     }
 
-    fn source(&self, replica: &Replica, removal: Removal) -> Option<Box<dyn Source>> {
+    fn source(
+        &self,
+        replica: &Replica,
+        removal: Removal,
+        _signs: &Arc<Signs>,
+    ) -> Option<Box<dyn Source>> {
         let key = replica.key();
         let place = self.directory.place(&key)?;
         let counters = Arc::new(Counters::default());
-        let (replica, vouches) = (replica.clone(), self.vouches.clone());
-        let source = LogSource::open(replica, &place, removal, vouches, Arc::clone(&counters));
+        let said = (self.vouches.clone(), self.beat);
+        let source = LogSource::open(replica.clone(), &place, removal, said, Arc::clone(&counters));
         let sockets = SourceMetrics::register(&key, counters);
         self.read().insert(key, sockets);
         Some(Box::new(source))

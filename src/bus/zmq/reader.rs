@@ -1,6 +1,6 @@
 //! One replica's log at a bridge as a source: live messages, replays and snapshots.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -64,7 +64,7 @@ impl LogSource {
         replica: Replica,
         place: &Place,
         removal: Removal,
-        vouches: VouchWatch,
+        (vouches, beat): (VouchWatch, Duration),
         counters: Arc<Counters>,
     ) -> LogSource {
         let key = replica.key();
@@ -72,7 +72,7 @@ impl LogSource {
         subscribe.topic = subject::hint(&key);
         subscribe.also = vec![subject::status(&key)];
         subscribe.form = LiveForm::WithEpoch;
-        subscribe.idle_recycle = Some(crate::config::limits::BUS_HEARTBEAT * SILENT_BEATS);
+        subscribe.idle_recycle = Some(beat.saturating_mul(SILENT_BEATS));
         let asks = ExchangeSettings::new(place.requests.clone());
         let mut upstream = vouches.follow(&key);
         // The first word of all: nothing is believed of a log that nobody has vouched for.
@@ -206,6 +206,7 @@ impl LogSource {
         let host = header.state.as_ref().map_or(header.trust, |state| state.host);
         SnapshotIntro {
             epoch: Some(header.epoch),
+            incarnation: None,
             resume_seq: header.resume_seq,
             last_digest: header.last_digest,
             record_count: header.block_count,
@@ -248,6 +249,7 @@ fn capabilities(removal: Removal) -> Capabilities {
             counts: true,
             namespaces: true,
             content: true,
+            plain: false,
         }),
         continuity: Continuity::Proven,
         removal,

@@ -73,13 +73,12 @@ impl Snapshots {
     }
 
     /// A heartbeat passed: readers that ask no more give their place back.
-    pub(super) fn beat(&self) {
-        let beats_max =
-            limits::HTTP_STALL_DEADLINE.as_secs() / limits::BUS_HEARTBEAT.as_secs().max(1);
+    pub(super) fn beat(&self, every: Duration) {
+        let beats_max = limits::HTTP_STALL_DEADLINE.as_millis() / every.as_millis().max(1);
         let mut open = self.lock();
         open.1.retain(|_, open| {
             open.silent_beats += 1;
-            open.silent_beats <= beats_max
+            u128::from(open.silent_beats) <= beats_max
         });
     }
 

@@ -46,6 +46,11 @@ impl RadixEncoder {
         BlockHash::from_u64(Projection::First8.apply(hash))
     }
 
+    /// The first 8 bytes, signed.
+    pub(super) fn hash(pack: &mut Pack, hash: &BlockHash) {
+        pack.int(Projection::First8.apply(hash).cast_signed());
+    }
+
     /// The events that this release makes of one: to 0.5.17 each page has its own.
     fn parts(&self, event: &Event) -> Vec<Event> {
         match event {
@@ -81,7 +86,7 @@ impl RadixEncoder {
         hashes(pack, stored.blocks.iter().map(|block| &block.hash));
         self.key(pack, "parent_block_hash");
         match &stored.parent {
-            Parent::Block(parent) => hash(pack, parent),
+            Parent::Block(parent) => RadixEncoder::hash(pack, parent),
             Parent::Root | Parent::Unknown => pack.nil(),
         }
         self.key(pack, "token_ids");
@@ -187,10 +192,5 @@ fn tokens(pack: &mut Pack, stored: &Stored) {
 
 fn hashes<'a>(pack: &mut Pack, hashes: impl ExactSizeIterator<Item = &'a BlockHash>) {
     pack.array(hashes.len());
-    hashes.for_each(|one| hash(pack, one));
-}
-
-/// The first 8 bytes, signed.
-fn hash(pack: &mut Pack, hash: &BlockHash) {
-    pack.int(Projection::First8.apply(hash).cast_signed());
+    hashes.for_each(|one| RadixEncoder::hash(pack, one));
 }

@@ -3,13 +3,15 @@
 //! A page is held once for each namespace; equal pages that two requests compute at once become
 //! one. Pages that nobody uses stay, until room is needed: then leaves go, the longest unused
 //! first, and what goes together is announced together. Adapter and `extra_key` keep trees apart
-//! and are not in the hashes, so that one hash may stand in several of them.
+//! and are not in the hashes, so that one hash may stand in several of them. A host tier, where
+//! there is one, is written when a page is stored and read back when the device lacks it.
 
 pub mod encode;
 pub mod hash;
+pub mod mirror;
 pub mod release;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use kvbridge_schemas::{
     BlockHash, ClearCause, Cleared, Event, Parent, Place, Removed, Scope, Stored, StoredBlock,
@@ -19,6 +21,7 @@ use kvbridge_schemas::{
 use super::{
     cache::{Full, Resident},
     hash::{Hash, whole},
+    host::Host,
     sequence::Sequence,
 };
 
@@ -29,6 +32,8 @@ pub struct RadixSettings {
     pub pages: u32,
     /// Tokens per page.
     pub page_size: u32,
+    /// Pages of the host tier; 0 = none.
+    pub host_pages: u32,
 }
 
 /// Adapter, salt, and the page's hash.
@@ -41,6 +46,7 @@ pub struct Radix {
     tree: BTreeMap<Key, Page>,
     /// Pages that can go, by when they were last used.
     leaves: BTreeMap<u64, Key>,
+    host: Host<Key>,
     /// Pages of running requests that are in no tree yet.
     private_count: usize,
     stamp: u64,
@@ -62,6 +68,7 @@ impl Radix {
             settings,
             tree: BTreeMap::new(),
             leaves: BTreeMap::new(),
+            host: Host::new(settings.host_pages),
             private_count: 0,
             stamp: 0,
             events: Vec::new(),
@@ -91,6 +98,7 @@ impl Radix {
         // The last token is always computed: its output is what the request is for.
         let whole = sequence.len().saturating_sub(1) / self.size();
         let hits = (0..whole).take_while(|at| self.tree.contains_key(&key(sequence, *at))).count();
+        let loaded = (hits..whole).take_while(|at| self.host.contains(&key(sequence, *at))).count();
         (0..hits).for_each(|at| self.lock(&key(sequence, at)));
         sequence.registered = hits;
         sequence.page_count = hits;
@@ -98,7 +106,8 @@ impl Radix {
         if allocated.is_err() {
             self.release(sequence);
         }
-        allocated.map(|()| hits * self.size())
+        // What the host brings back is announced as any page that is stored.
+        allocated.map(|()| (hits + loaded) * self.size())
     }
 
     /// Makes room for all tokens of the sequence and puts its full pages into the tree.
@@ -129,6 +138,7 @@ impl Radix {
         }
         self.tree.clear();
         self.leaves.clear();
+        self.host.clear();
         let scope = Scope::Tiers(vec![Tier::Device, Tier::Host]);
         self.events.push(Event::Cleared(Cleared { scope, cause: ClearCause::Engine }));
         true
@@ -146,12 +156,9 @@ impl Radix {
 
     /// What is really resident. Pages of several namespaces with one hash are its copies.
     pub fn truth(&self) -> Vec<Resident> {
-        let mut counts: BTreeMap<Hash, u32> = BTreeMap::new();
-        for (_, _, hash) in self.tree.keys() {
-            *counts.entry(*hash).or_default() += 1;
-        }
-        let of = |(hash, count)| Resident { hash, tier: Tier::Device, group: None, count };
-        counts.into_iter().map(of).collect()
+        let mut resident = copies(self.tree.keys(), &Tier::Device);
+        resident.extend(copies(self.host.hashes(), &Tier::Host));
+        resident
     }
 
     fn size(&self) -> usize {
@@ -196,7 +203,7 @@ impl Radix {
             }
         }
         if !hashes.is_empty() {
-            self.events.push(Event::Removed(Removed { hashes, place: place() }));
+            self.events.push(Event::Removed(Removed { hashes, place: place(&Tier::Device) }));
         }
         self.used_count() + needed <= self.capacity()
     }
@@ -222,12 +229,45 @@ impl Radix {
         }
         sequence.registered = full;
         if let Some(first) = first_new {
-            self.events.push(Event::Stored(stored(sequence, first, full, self.settings.page_size)));
+            let told = stored(sequence, first..full, self.settings.page_size, &Tier::Device);
+            self.events.push(Event::Stored(told));
+            self.back_up(sequence, full);
+        }
+    }
+
+    /// Writes through to the host, as much of a sequence from its start as the host can hold.
+    fn back_up(&mut self, sequence: &Sequence, full: usize) {
+        let keys: Vec<Key> =
+            (0..full.min(self.host.capacity())).map(|at| key(sequence, at)).collect();
+        // The last page first, so that a page never outlives the one before it.
+        self.host.touch(keys.iter().rev());
+        let (backed, evicted) = self.host.store(&keys);
+        self.host.touch(keys.iter().rev());
+        if !evicted.is_empty() {
+            let hashes = evicted.iter().map(|(_, _, hash)| whole(hash)).collect();
+            self.events.push(Event::Removed(Removed { hashes, place: place(&Tier::Host) }));
+        }
+        // For the same reason what the host lacked is the end of them.
+        if !backed.is_empty() {
+            let pages = keys.len() - backed.len()..keys.len();
+            let told = stored(sequence, pages, self.settings.page_size, &Tier::Host);
+            self.events.push(Event::Stored(told));
         }
     }
 }
 
-fn stored(sequence: &Sequence, first: usize, full: usize, page_size: u32) -> Stored {
+/// Pages of several namespaces with one hash are its copies.
+fn copies<'k>(keys: impl Iterator<Item = &'k Key>, tier: &Tier) -> Vec<Resident> {
+    let mut counts: BTreeMap<Hash, u32> = BTreeMap::new();
+    for (_, _, hash) in keys {
+        *counts.entry(*hash).or_default() += 1;
+    }
+    let of = |(hash, count)| Resident { hash, tier: tier.clone(), group: None, count };
+    counts.into_iter().map(of).collect()
+}
+
+fn stored(sequence: &Sequence, pages: Range<usize>, page_size: u32, tier: &Tier) -> Stored {
+    let Range { start: first, end: full } = pages;
     let hashes = sequence.hashes();
     let size = usize::try_from(page_size).unwrap_or(usize::MAX);
     let block = |hash: &Hash| StoredBlock { hash: whole(hash), content: None };
@@ -241,7 +281,7 @@ fn stored(sequence: &Sequence, first: usize, full: usize, page_size: u32) -> Sto
         blocks: hashes[first..full].iter().map(block).collect(),
         partial: false,
         bigram: false,
-        place: place(),
+        place: place(tier),
         lora: sequence.lora().map(str::to_owned),
         lora_id: None,
         salt: sequence.salt().map(str::to_owned),
@@ -255,8 +295,9 @@ fn key(sequence: &Sequence, at: usize) -> Key {
     (namespace(sequence.lora()), namespace(sequence.salt()), sequence.hashes()[at])
 }
 
-fn place() -> Place {
-    Place { medium: Some("GPU".to_owned()), ..Place::of(Tier::Device) }
+fn place(tier: &Tier) -> Place {
+    let medium = if *tier == Tier::Device { "GPU" } else { "CPU_PINNED" };
+    Place { medium: Some(medium.to_owned()), ..Place::of(tier.clone()) }
 }
 
 #[cfg(all(test, feature = "sglang"))]

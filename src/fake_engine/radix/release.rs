@@ -36,6 +36,11 @@ impl RadixRelease {
         self.since(5, 18)
     }
 
+    /// The host tier is announced, by the name that it has kept.
+    pub fn host(self) -> bool {
+        self.since(5, 18)
+    }
+
     /// Events are maps; before they were positional arrays.
     pub fn maps(self) -> bool {
         self.since(5, 20)

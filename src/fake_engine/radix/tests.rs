@@ -64,7 +64,7 @@ fn strays_are_what_they_are_meant_to_be() {
 
 /// Counts what the events of a release say.
 #[derive(Default)]
-struct Listener(BTreeMap<BlockHash, u32>);
+struct Listener(BTreeMap<(BlockHash, Tier), u32>);
 
 impl Listener {
     fn hear(&mut self, encoder: RadixEncoder, events: &[Event]) {
@@ -75,16 +75,19 @@ impl Listener {
             match event {
                 Event::Stored(stored) => {
                     if let Parent::Block(parent) = &stored.parent {
-                        assert!(self.0.contains_key(parent), "a parent is there before its child");
+                        let parent = (parent.clone(), stored.place.tier.clone());
+                        assert!(self.0.contains_key(&parent), "a parent is there before its child");
                     }
                     for block in stored.blocks {
                         assert!(block.content.is_some());
-                        *self.0.entry(block.hash).or_default() += 1;
+                        let tier = stored.place.tier.clone();
+                        *self.0.entry((block.hash, tier)).or_default() += 1;
                     }
                 }
                 Event::Removed(removed) => {
                     for hash in removed.hashes {
-                        *self.0.get_mut(&hash).expect("what goes was there") -= 1;
+                        let spot = (hash, removed.place.tier.clone());
+                        *self.0.get_mut(&spot).expect("what goes was there") -= 1;
                     }
                     self.0.retain(|_, count| *count > 0);
                 }
@@ -95,7 +98,9 @@ impl Listener {
     }
 
     fn agrees_with(&self, truth: &[Resident]) {
-        let wire = |one: &Resident| (RadixEncoder::wire_hash(&whole(&one.hash)), one.count);
+        let wire = |one: &Resident| {
+            ((RadixEncoder::wire_hash(&whole(&one.hash)), one.tier.clone()), one.count)
+        };
         assert_eq!(self.0, truth.iter().map(wire).collect());
     }
 }
@@ -123,12 +128,13 @@ proptest! {
         acts in proptest::collection::vec(act(), 1..120),
         pages in 12..40_u32,
         page_size in 1..6_u32,
+        host_pages in 0..12_u32,
         patch in prop_oneof![Just(9_u32), Just(18), Just(20), Just(23)],
     ) {
         let release = RadixRelease::of(5, patch);
         let encoder = RadixEncoder { release };
         let chain = Chain::Plain { salted: release.salt() };
-        let mut engine = Engine::new(RadixSettings { pages, page_size }, chain, false);
+        let mut engine = Engine::new(RadixSettings { pages, page_size, host_pages }, chain, false);
         let mut listener = Listener::default();
         for (id, act) in acts.into_iter().enumerate() {
             match act {
@@ -161,5 +167,44 @@ proptest! {
         listener.agrees_with(&engine.truth());
         prop_assert!(engine.reset(false));
         prop_assert!(engine.truth().is_empty());
+    }
+}
+
+/// What the mirror tells of an engine without a host tier and without adapters is all there is.
+#[test]
+fn mirror_of_a_plain_engine_is_the_truth_and_reads_back() {
+    use kvbridge_adapters_sglang::{SnapshotMessage, SnapshotReader};
+    let settings = RadixSettings { pages: 24, page_size: 2, host_pages: 0 };
+    let mut engine = Engine::new(settings, Chain::Plain { salted: true }, false);
+    let mut mirror = mirror::Mirror::default();
+    mirror.hear(&engine.flush());
+    for id in 0..12 {
+        let root = u32::try_from(id % 5).unwrap() * 100;
+        let tokens = (root..root + 9).collect();
+        engine.add(Request { id, tokens, output_tokens: 3, lora: None, salt: None });
+        while !engine.is_idle() {
+            mirror.hear(&engine.step().events);
+        }
+    }
+    let cut = mirror::Cut { life: "1f", rank: 0, barrier: 40, barrier_id: "b" };
+    for short in [false, true] {
+        let mut reader = SnapshotReader::default();
+        let mut read = Vec::new();
+        let mut said = None;
+        for (kind, payload) in mirror.answer(&cut, short) {
+            match reader.read(kind.as_bytes(), &payload).unwrap() {
+                SnapshotMessage::Header => (),
+                SnapshotMessage::Records(records) => read.extend(records),
+                SnapshotMessage::Whole(intro) => said = Some(intro),
+            }
+        }
+        let said = said.unwrap();
+        assert_eq!(said.record_count == u64::try_from(read.len()).unwrap(), !short);
+        if !short {
+            let held = read.iter().map(|record| (record.hash.clone(), Tier::Device));
+            let listener = Listener(held.map(|spot| (spot, 1)).collect());
+            assert!(!listener.0.is_empty());
+            listener.agrees_with(&engine.truth());
+        }
     }
 }

@@ -34,6 +34,8 @@ const INPUTS: &[&str] = &[
     "over_limit",
     "release",
     "finding",
+    "finding second_copy",
+    "disproved",
     "wait 5000",
     "wait 100000",
     "live 0",

@@ -29,14 +29,76 @@ fn installed_from_a_store() {
     );
 }
 
-/// The log behind a stored cut is gone: a second one would be as old, so a lower bound follows.
+/// The log behind a stored cut is gone, and no newer one is stored: a lower bound follows.
 #[test]
 fn installed_from_a_store_too_old() {
     check(
         with_stored_snapshot(),
         "attach; live 5@0",
-        "intro 3; records 3; snapshot_end; truncated",
+        "intro 3; records 3; snapshot_end; truncated; unavailable; truncated",
         expect![[r#"
+            record installed
+            install 0 resume 3
+            request_replay 0
+            record truncated
+            cancel
+            request_snapshot fresh
+            record snapshot_failed
+            cancel
+            request_replay 0
+            record truncated
+            record no_history
+            cancel
+            clear 0 Unproven
+            apply 5
+            announce lower_bound (history_lost)
+        "#]],
+    );
+}
+
+/// The log went on while a stored cut was installed: a newer one is stored by then, but not for
+/// ever.
+// spec: recovery 5.9
+#[test]
+fn installed_behind_what_was_evicted() {
+    check(
+        with_stored_snapshot(),
+        "attach; live 5@0",
+        "intro 3; records 3; snapshot_end; truncated; intro 5; records 3; snapshot_end; \
+         batch 4@0; batch 5@0; resync; intro 3; records 3; snapshot_end; truncated; intro 3; \
+         records 3; snapshot_end; truncated; intro 3; records 3; snapshot_end; truncated",
+        expect![[r#"
+            record installed
+            install 0 resume 3
+            request_replay 0
+            record truncated
+            cancel
+            request_snapshot fresh
+            record installed
+            install 0 resume 5
+            request_replay 2
+            apply 5
+            record replayed
+            cancel
+            record duplicate
+            announce exact (contiguous)
+            record resync_asked
+            announce none (verifying)
+            clear 0 Unproven
+            request_snapshot fresh
+            announce none (snapshotting)
+            record installed
+            install 0 resume 3
+            request_replay 0
+            record truncated
+            cancel
+            request_snapshot fresh
+            record installed
+            install 0 resume 3
+            request_replay 0
+            record truncated
+            cancel
+            request_snapshot fresh
             record installed
             install 0 resume 3
             request_replay 0
@@ -44,7 +106,6 @@ fn installed_from_a_store_too_old() {
             record no_history
             cancel
             clear 0 Unproven
-            apply 5
             announce lower_bound (history_lost)
         "#]],
     );

@@ -74,6 +74,28 @@ fn rollback_below_what_was_known_before_the_connection() {
     );
 }
 
+/// The live stream lags: what it brings after a new connection was replayed, and given up, before.
+#[test]
+fn rollback_is_not_told_by_a_stream_that_lags() {
+    check(
+        vllm_like(),
+        "attach; live 0; wait 10001; batch 7; batch 8; detach",
+        "attach; live 3; live 4; live 9; batch 7; batch 8; batch 9",
+        expect![[r#"
+            record reattached
+            request_replay 6
+            announce none (verifying)
+            record overlap_unproven
+            record overlap_unproven
+            apply 9
+            record replayed
+            cancel
+            record duplicate
+            announce lower_bound (history_lost)
+        "#]],
+    );
+}
+
 /// Where another connection is not seen, numbers from before this one prove nothing.
 #[test]
 fn rollback_is_not_told_by_an_unproven_connection() {

@@ -11,7 +11,8 @@
 //! `records 3` `snapshot_end` `busy` `replay_busy` `inconsistent` `too_large` `unavailable` ·
 //! `save` (a checkpoint) `restart` (the process comes back with the last one) `forgetful` (… with
 //! nothing but its epoch) · `vouch 5@7 exact` `bridge_silent` (what the bridges behind a log say)
-//! `look_from 3` (a log lacks batches from 3 on).
+//! `look_from 3` (a log lacks batches from 3 on) · `live 5 of a` and `intro 6 barrier 5 of a` (the
+//! wire's own name of the life) `disproved` (the engine is not plain).
 
 use std::fmt::Write as _;
 
@@ -65,6 +66,20 @@ pub(super) fn with_snapshot() -> Capabilities {
         counts: true,
         namespaces: true,
         content: true,
+        plain: false,
+    };
+    Capabilities { snapshot: Some(snapshot), ..vllm_like() }
+}
+
+/// A snapshot of hashes alone, of an engine that is said to be plain.
+pub(super) fn with_plain_snapshot() -> Capabilities {
+    let snapshot = SnapshotSupport {
+        barrier: true,
+        tiers: false,
+        counts: false,
+        namespaces: false,
+        content: false,
+        plain: true,
     };
     Capabilities { snapshot: Some(snapshot), ..vllm_like() }
 }
@@ -166,11 +181,13 @@ impl Script {
             "end_marker" => Input::Source(SourceEvent::EndMarker),
             "restarted" => Input::Source(SourceEvent::Restarted),
             "unannounced" => Input::Source(SourceEvent::Unannounced),
+            "disproved" => Input::Source(SourceEvent::Disproved),
             "resync" => Input::Resync,
             "over_limit" => Input::OverLimit,
             "release" => Input::Release,
             "finding" => Input::Finding(match rest {
                 "host" => Finding::HostCountBelowZero,
+                "second_copy" => Finding::SecondCopy,
                 _ => Finding::CountBelowZero,
             }),
             "live" => Input::Source(SourceEvent::Live(batch(rest))),
@@ -215,9 +232,11 @@ fn vouch(rest: &str) -> Upstream {
 fn intro(rest: &str) -> SnapshotIntro {
     let mut words = rest.split_whitespace();
     let resume_seq = Seq(words.next().unwrap().parse().unwrap());
-    let barrier = words.nth(1).map(|seq| Seq(seq.parse().unwrap()));
+    let barrier =
+        (words.next() == Some("barrier")).then(|| Seq(words.next().unwrap().parse().unwrap()));
     SnapshotIntro {
         epoch: None,
+        incarnation: life(rest),
         resume_seq,
         last_digest: Some(plain_digest(resume_seq.minus(1).0)),
         record_count: 3,
@@ -226,12 +245,19 @@ fn intro(rest: &str) -> SnapshotIntro {
     }
 }
 
+/// `… of a`: the wire's own name of the life.
+fn life(text: &str) -> Option<String> {
+    text.split_once(" of ").map(|(_, life)| life.to_owned())
+}
+
 fn plain_digest(seq: u64) -> Digest {
     digest(format!("{seq}").as_bytes())
 }
 
 /// `5`, `5b`, `5!`, `5?`, `5~`, `5c`, `5r`, `5@7`, `5+3`, `5x`, `5y`.
 pub(super) fn batch(text: &str) -> Batch {
+    let incarnation = life(text);
+    let text = text.split(" of ").next().unwrap();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (seq, form) = text.split_at(digits);
     let seq: u64 = seq.parse().unwrap();
@@ -260,7 +286,7 @@ pub(super) fn batch(text: &str) -> Batch {
     };
     Batch {
         epoch,
-        incarnation: None,
+        incarnation,
         seq: Seq(seq),
         span,
         // The form is part of the bytes, the epoch is not.

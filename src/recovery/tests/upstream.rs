@@ -143,6 +143,80 @@ fn refetched() {
     );
 }
 
+/// A reset emptied the view. The bridge believes as much of its own, which the reset did not empty:
+/// that is fetched, once for the reset.
+#[test]
+fn refetched_behind_a_reset() {
+    check(
+        with_stored_snapshot(),
+        "vouch 1@7 lower_bound; attach; live 0@7",
+        "live 1x@7; vouch 4@7 lower_bound; intro 4; records 3; snapshot_end; end; batch 1x@7; end; \
+         wait 40000; vouch 4@7 lower_bound",
+        expect![[r#"
+            record reset
+            announce none (history_lost)
+            clear 7 Unproven
+            record refetched
+            request_snapshot fresh
+            announce none (snapshotting)
+            record installed
+            install 7 resume 4
+            request_replay 1
+            record end_only
+            request_replay 1
+            record replayed
+            cancel
+            announce lower_bound (upstream)
+            record idle
+            request_replay 1
+            record silent
+            cancel
+            request_replay 1
+            record silent
+            cancel
+            request_replay 1
+            record silent
+            cancel
+            request_replay 1
+            record silent
+            cancel
+            request_replay 1
+            record silent
+            cancel
+        "#]],
+    );
+}
+
+/// Where no bridge speaks there is nobody to fetch from.
+#[test]
+fn a_reset_by_a_bridge_that_is_silent() {
+    check(
+        with_stored_snapshot(),
+        "vouch 1@7 exact; attach; live 0@7; bridge_silent",
+        "live 1x@7; wait 40000",
+        expect![[r#"
+            record reset
+            clear 7 Unproven
+            record idle
+            request_replay 1
+            record silent
+            cancel
+            request_replay 1
+            record silent
+            cancel
+            request_replay 1
+            record silent
+            cancel
+            request_replay 1
+            record silent
+            cancel
+            request_replay 1
+            record silent
+            cancel
+        "#]],
+    );
+}
+
 /// A look that is under way begins too late: the one for the log takes its place.
 #[test]
 fn look_from_while_looking() {

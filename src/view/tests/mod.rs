@@ -1,6 +1,7 @@
 //! Tests of the view: against an independent oracle, scenario by scenario, and through snapshots.
 
 mod against_oracle;
+mod bare;
 mod law;
 pub(crate) mod oracle;
 #[cfg(all(feature = "vllm", feature = "sglang", feature = "trtllm"))]

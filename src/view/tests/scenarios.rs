@@ -11,7 +11,7 @@ use crate::{
     view::{Delta, LinkParent, NodeId, View, ViewSettings, namespace},
 };
 
-fn hash(key: u64) -> BlockHash {
+pub(super) fn hash(key: u64) -> BlockHash {
     BlockHash::from_u64(key)
 }
 
@@ -20,7 +20,7 @@ fn node(key: u64) -> NodeId {
 }
 
 /// Blocks of two tokens each; the tokens of block k are [k, k].
-fn stored(parent: Parent, keys: &[u64]) -> Stored {
+pub(super) fn stored(parent: Parent, keys: &[u64]) -> Stored {
     let tokens = |key: u64| [u32::try_from(key).unwrap(); 2];
     let block =
         |key: &u64| StoredBlock { hash: hash(*key), content: Some(content_hash(&tokens(*key))) };
@@ -50,7 +50,7 @@ fn placeholder(key: u64, place: Place) -> Event {
     Event::Stored(Stored { block_size: 0, blocks, place, ..bare })
 }
 
-fn removed(keys: &[u64], place: Place) -> Event {
+pub(super) fn removed(keys: &[u64], place: Place) -> Event {
     Event::Removed(Removed { hashes: keys.iter().map(|key| hash(*key)).collect(), place })
 }
 

@@ -24,13 +24,6 @@ async fn holds_the_truth(pair: &Pair) {
     assert!(!truth.is_empty());
 }
 
-async fn gaps(pair: &Pair, rank: u32) -> u64 {
-    let line = format!("kvbridge_facts_total{{replica=\"fake.i=3A1.{rank}\",fact=\"gap\"}} ");
-    let metrics = pair.bridge_metrics().await;
-    let found = metrics.lines().find_map(|text| text.strip_prefix(&line));
-    found.map_or(0, |count| count.parse().unwrap())
-}
-
 #[tokio::test]
 async fn the_newer_manager_with_evictions_adapters_and_turns_is_exact() {
     let pair = started("").await;
@@ -84,7 +77,7 @@ async fn a_buffer_that_overflows_ends_trust_in_what_was_known() {
     pair.burst(60).await;
     let after = pair.is_lower_bound().await;
     assert_eq!((after.reason.as_str(), after.epoch), ("history_lost", before.epoch));
-    assert!(gaps(&pair, 0).await > 0);
+    assert!(pair.fact_of(0, "gap").await > 0);
     // Only another life is exact again.
     pair.fault(json!({"fault": "restart"})).await;
     pair.burst(2).await;
@@ -112,7 +105,7 @@ async fn two_pollers_are_never_exact() {
     // The other one is gone, what it took is not back.
     pair.burst(4).await;
     assert_eq!(pair.is_lower_bound().await.reason, "history_lost");
-    assert!(gaps(&pair, 0).await > 0);
+    assert!(pair.fact_of(0, "gap").await > 0);
     pair.end();
 }
 
@@ -133,8 +126,8 @@ async fn a_gap_of_one_rank_demotes_all_ranks_of_the_engine() {
         pair.turn_to(rank);
         assert_eq!(pair.is_lower_bound().await.reason, "history_lost");
     }
-    assert_eq!(gaps(&pair, 0).await, 0);
-    assert!(gaps(&pair, 1).await > 0);
+    assert_eq!(pair.fact_of(0, "gap").await, 0);
+    assert!(pair.fact_of(1, "gap").await > 0);
     let mut before = Vec::new();
     for rank in [0, 1] {
         pair.turn_to(rank);

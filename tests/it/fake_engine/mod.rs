@@ -6,4 +6,5 @@ mod faults;
 mod members;
 pub(crate) mod peer;
 mod radix;
+mod snapshots;
 mod truth;

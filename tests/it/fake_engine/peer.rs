@@ -63,12 +63,31 @@ impl Pair {
 
     /// Starts both and waits for nothing.
     pub(crate) fn begin(engine: &str, args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
-        let mut command = kvbridge();
-        command.args(["fake-engine", "--engine", engine]);
-        command.args("--ports-json --pub 0 --replay 0".split(' '));
-        command.args(["--http", "127.0.0.1:0", "--step-ms", "1"]).args(args.split_whitespace());
-        let mut fake = Running::start(&mut command);
-        let ports: Value = serde_json::from_str(&fake.line()).unwrap();
+        Pair::join(engine, fake(engine, args), source)
+    }
+
+    /// A bridge that comes when the engine has had so many requests and these faults wait.
+    pub(crate) async fn late(
+        (engine, args, source): (&str, &str, &str),
+        bursts: u64,
+        faults: &[Value],
+    ) -> Pair {
+        let fake = fake(engine, args);
+        let control = format!("{}/control", fake.1["http"].as_str().unwrap());
+        let client = crate::bridge::http_client();
+        let burst = json!({"fault": "burst", "count": bursts});
+        for fault in std::iter::once(&burst).chain(faults) {
+            let answer = client.post(&control).body(fault.to_string()).send().await.unwrap();
+            assert!(answer.status().is_success(), "{fault}");
+        }
+        Pair::join(engine, fake, |_| source.split_whitespace().map(str::to_owned).collect())
+    }
+
+    fn join(
+        engine: &str,
+        (fake, ports): (Running, Value),
+        source: impl Fn(&str) -> Vec<String>,
+    ) -> Pair {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (live, replay) = (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"]));
         let mut command = without_authorities(kvbridge());
@@ -76,6 +95,9 @@ impl Pair {
         command.args(["run", "--listen", "127.0.0.1:0", &flag, &live]);
         if !replay.is_empty() {
             command.args(["--replay", &replay]);
+        }
+        if let Some(snapshot) = ports["ranks"][0]["snapshot"].as_str() {
+            command.args(["--snapshot", snapshot, "--plain-cache"]);
         }
         command.args(["--model", "fake", "--instance", "i:1"]);
         let mut bridge = Running::start(command.args(source(&text(&ports["http"]))));
@@ -149,6 +171,28 @@ impl Pair {
     pub(crate) async fn bridge_metrics(&self) -> String {
         let (url, _) = self.replica_url.split_once("/v1/").unwrap();
         self.text(&format!("{url}/metrics")).await
+    }
+
+    /// How often the bridge told a fact of the rank that is looked at.
+    pub(crate) async fn fact(&self, fact: &str) -> u64 {
+        self.fact_of(self.rank, fact).await
+    }
+
+    pub(crate) async fn fact_of(&self, rank: u32, fact: &str) -> u64 {
+        let replica = format!("replica=\"fake.i=3A1.{rank}\"");
+        let line = format!("kvbridge_facts_total{{{replica},fact=\"{fact}\"}} ");
+        let metrics = self.bridge_metrics().await;
+        let found = metrics.lines().find_map(|text| text.strip_prefix(&line));
+        found.map_or(0, |count| count.parse().unwrap())
+    }
+
+    /// What a match of a prompt says of the rank.
+    pub(crate) async fn matched(&self, tokens: &[u32]) -> Value {
+        let (url, _) = self.replica_url.split_once("/v1/").unwrap();
+        let body = json!({"model": "fake", "token_ids": tokens}).to_string();
+        let answer = self.client.post(format!("{url}/v1/match")).body(body).send().await.unwrap();
+        let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        answer["replicas"][0].clone()
     }
 
     pub(crate) async fn status(&self) -> Status {
@@ -244,6 +288,17 @@ impl Pair {
     async fn text(&self, url: &str) -> String {
         self.client.get(url).send().await.unwrap().text().await.unwrap()
     }
+}
+
+/// A modelled engine that runs, and where it is.
+fn fake(engine: &str, args: &str) -> (Running, Value) {
+    let mut command = kvbridge();
+    command.args(["fake-engine", "--engine", engine]);
+    command.args("--ports-json --pub 0 --replay 0".split(' '));
+    command.args(["--http", "127.0.0.1:0", "--step-ms", "1"]).args(args.split_whitespace());
+    let mut fake = Running::start(&mut command);
+    let ports = serde_json::from_str(&fake.line()).unwrap();
+    (fake, ports)
 }
 
 /// A header, one line a block, an end.

@@ -48,6 +48,16 @@ async fn maps_of_the_newest_release() {
 }
 
 #[tokio::test]
+async fn host_tier_is_counted_beside_the_device() {
+    let pair = Pair::of("sglang", "--blocks 64 --host-blocks 96").await;
+    traffic(&pair).await;
+    pair.is_true().await;
+    let (_, held) = pair.snapshot().await;
+    assert!(held.iter().any(|(_, tier, ..)| tier == "host"), "{held:?}");
+    pair.end();
+}
+
+#[tokio::test]
 async fn pages_of_one_token() {
     true_with("--blocks 1024 --block-size 1").await;
 }

@@ -2,7 +2,9 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
+use kvbridge_adapters_api::{Compared, HashChain, HashFunction};
 use kvbridge_adapters_msgpack::Decoded;
+use kvbridge_schemas::Event;
 use serde_json::{Map, Value, json};
 
 use described::describe;
@@ -86,4 +88,35 @@ pub(crate) fn check_script(script: &str) {
         .output()
         .expect("python3 is needed for this test");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Blocks of a recording's live stream whose hashes are what the engine's function makes of the
+/// announced tokens, and others. A life begins with a new chain.
+pub(crate) fn compare_hashes(
+    file: &str,
+    function: HashFunction,
+    decode: impl Fn(&[u8], &[u8]) -> Decoded,
+) -> Compared {
+    let lines = fs::read_to_string(folder().join(file)).expect("a fixture");
+    let (mut chain, mut sum, mut last) = (HashChain::new(function), Compared::default(), 0);
+    for line in lines.lines() {
+        let record: Value = serde_json::from_str(line).expect("a record");
+        if record["socket"] != "sub" {
+            continue;
+        }
+        let (seq, payload) = frame(file, line);
+        let Decoded::Batch(decoded) = decode(&seq, &payload) else { continue };
+        if decoded.batch.seq.0 < last {
+            chain = HashChain::new(function);
+        }
+        last = decoded.batch.seq.0;
+        for event in &decoded.batch.events {
+            if let Event::Stored(stored) = event {
+                let Compared { equal, different } = chain.look(stored);
+                sum.equal += equal;
+                sum.different += different;
+            }
+        }
+    }
+    sum
 }

@@ -34,12 +34,14 @@ fn marked<'a>(topic: &'a [u8], mark: &[u8]) -> Result<Option<&'a str>, TopicErro
     };
     let rest = topic.get(at + mark.len()..).unwrap_or_default();
     let name = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+    life(name).map(Some).ok_or(TopicError)
+}
+
+/// The name of a life or of a barrier, if it is one.
+pub(crate) fn life(name: &[u8]) -> Option<&str> {
     let named =
         !name.is_empty() && name.len() <= LIFE_BYTES_MAX && name.iter().all(u8::is_ascii_graphic);
-    match std::str::from_utf8(name) {
-        Ok(name) if named => Ok(Some(name)),
-        Ok(_) | Err(_) => Err(TopicError),
-    }
+    std::str::from_utf8(name).ok().filter(|_| named)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use kvbridge_adapters_sglang::{Decoder, decode};
+use kvbridge_adapters_api::Compared;
+use kvbridge_adapters_sglang::{Decoder, HASH_FUNCTION, decode};
 
-use crate::recorded::{check, check_script, folder, unhex};
+use crate::recorded::{check, check_script, compare_hashes, folder, unhex};
 
 /// Every file and how many frames of it the engine sent: a file that is not read shows here.
 const FILES: [(&str, usize); 5] = [
@@ -39,4 +40,16 @@ fn every_recorded_frame_means_what_was_derived() {
 #[test]
 fn expectations_are_what_the_script_says() {
     check_script("derive_sglang.py");
+}
+
+#[test]
+fn recorded_hashes_follow_from_the_recorded_tokens() {
+    let decoder = Decoder::default();
+    // Pages of pairs are hashed otherwise and are left out.
+    for ((file, _), wanted) in FILES.into_iter().zip([21, 6, 21, 0, 41]) {
+        let Compared { equal, different } = compare_hashes(file, HASH_FUNCTION, |seq, payload| {
+            decode(&decoder, b"kv@sgl", seq, payload).expect("a seq frame")
+        });
+        assert_eq!((equal, different), (wanted, 0), "{file}");
+    }
 }

@@ -6,6 +6,8 @@ mod meaning;
 mod pack;
 #[path = "../../../msgpack/tests/support/recorded.rs"]
 mod recorded;
+mod server_info;
+mod snapshot;
 #[path = "../../../msgpack/tests/support/sound.rs"]
 mod sound;
 mod tolerance;

@@ -3,9 +3,10 @@
 
 use std::fs;
 
-use kvbridge_adapters_vllm::Decoder;
+use kvbridge_adapters_api::Compared;
+use kvbridge_adapters_vllm::{Decoder, block_hash::hash_function};
 
-use crate::recorded::{check, check_script, folder, unhex};
+use crate::recorded::{check, check_script, compare_hashes, folder, unhex};
 
 /// Every file and how many frames of it the engine sent: a file that is not read shows here.
 const FILES: [(&str, usize); 8] = [
@@ -39,4 +40,26 @@ fn every_recorded_frame_means_what_was_derived() {
 #[test]
 fn expectations_are_what_the_script_says() {
     check_script("derive_vllm.py");
+}
+
+/// The engines ran with the default algorithm and PYTHONHASHSEED=0.
+#[test]
+fn recorded_hashes_follow_from_the_recorded_tokens() {
+    let decoder = Decoder::default();
+    let compared = |file, scheme, seed| {
+        let function = hash_function(scheme, seed).expect("a function");
+        compare_hashes(file, function, |seq, payload| decoder.decode(seq, payload).expect("seq"))
+    };
+    // The one other hash of 0.16 has a salt in it, of which that release says nothing.
+    for (file, wanted) in [
+        ("vllm-0.16.0-basic.jsonl", (44, 1)),
+        ("vllm-0.32.0-basic.jsonl", (37, 0)),
+        ("vllm-0.32.0-lora.jsonl", (2, 0)),
+    ] {
+        let Compared { equal, different } = compared(file, "sha256", Some("0"));
+        assert_eq!((equal, different), wanted, "{file}");
+        for (scheme, seed) in [("sha256_cbor", Some("0")), ("sha256", None)] {
+            assert_eq!(compared(file, scheme, seed).equal, 0, "{file}: another function");
+        }
+    }
 }

@@ -63,6 +63,7 @@ fn capabilities() -> Capabilities {
 
 fn source(transport: Transport, link: Link, replay: Option<&str>) -> ZmqSource<SeqOnly> {
     let settings = ZmqSettings {
+        snapshot: None,
         subscribe: linked(link, transport),
         replay: replay.map(|endpoint| asking(endpoint, transport)),
     };

@@ -109,7 +109,7 @@ impl Browser {
             .collect();
         let (store, epochs) = (
             Snapshots::open(&self.session.context, &self.plan).await.ok(),
-            self.session.context.get_key_value(EPOCHS).await.ok(),
+            self.session.context.get_key_value(self.plan.bucket(EPOCHS)).await.ok(),
         );
         for name in there {
             let stream = self.stream(&name).await?;
@@ -157,9 +157,12 @@ impl Browser {
     ) -> Result<BTreeMap<String, Vec<Status>>, BrowseError> {
         let mut heard: BTreeMap<String, Vec<Status>> = BTreeMap::new();
         // No bridge has been here.
-        let Ok(status) = self.session.context.get_key_value(STATUS).await else { return Ok(heard) };
+        let bucket = self.plan.bucket(STATUS);
+        let Ok(status) = self.session.context.get_key_value(bucket.as_str()).await else {
+            return Ok(heard);
+        };
         let failed =
-            |error: &dyn std::error::Error| BrowseError::server(format!("bucket {STATUS}"), error);
+            |error: &dyn std::error::Error| BrowseError::server(format!("bucket {bucket}"), error);
         let keys = status.keys().await.map_err(|error| failed(&error))?;
         let keys: BTreeSet<String> = keys.try_collect().await.map_err(|error| failed(&error))?;
         for key in keys {

@@ -68,6 +68,9 @@ impl Browser {
             _ => BrowseError::server(format!("view of {key}"), &error),
         })?;
         let text = std::str::from_utf8(&answer.payload).unwrap_or_default();
-        Pointer::parse(text).map_err(|_| none("its own view may not be believed"))
+        Pointer::parse(text).map_err(|_| match text {
+            "busy" => none("it stores views for others: ask again"),
+            _ => none("its own view may not be believed"),
+        })
     }
 }

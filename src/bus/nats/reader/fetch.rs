@@ -15,7 +15,7 @@ use crate::{
         snapshots::{Snapshots, StoreFault, records_of},
     },
     config::limits::BUS_REORDER_MESSAGES,
-    shared_log::Pointer,
+    shared_log::{Pointer, wish_of},
 };
 
 /// How long a bridge may take to store a fresh snapshot. Shorter than recovery waits for progress.
@@ -26,6 +26,8 @@ pub(super) struct Fetch {
     pub(super) replica: Replica,
     /// Name of a stored snapshot.
     pub(super) object: Option<String>,
+    /// A view from before it would only lead to it again.
+    pub(super) reset: Option<Cursor>,
     /// The cut that was taken last.
     pub(super) taken: Option<Cursor>,
 }
@@ -111,7 +113,8 @@ async fn best(
         Err(StoreFault::Missing) => None,
         Err(StoreFault::Server(error)) => return Err(Broken::Server(error)),
     };
-    let usable = |pointer: &Pointer| pointer.leads_on(ends(&info), life);
+    let usable =
+        |pointer: &Pointer| pointer.leads_on(ends(&info), life) && pointer.is_behind(wanted.reset);
     let pointed = pointed.filter(usable);
     let (again, new) = match pointed {
         Some(pointer) if pointer.is_cut(wanted.taken) => (Some(pointer), None),
@@ -121,7 +124,7 @@ async fn best(
         return Ok(Ok(pointer));
     }
     let instead = |refusal| Ok(again.clone().ok_or(refusal));
-    let asked = session.client.request(subject::snapshot(&key), "".into());
+    let asked = session.client.request(subject::snapshot(&key), wish_of(wanted.reset).into());
     let Ok(answer) = tokio::time::timeout(FRESH_DEADLINE, asked).await else {
         // A large view takes its time; the pointer will be there when it is asked for again.
         return instead(SnapshotRefusal::Busy);
@@ -140,6 +143,7 @@ fn intro(header: &SnapshotHeader, replica: &Replica) -> Option<SnapshotIntro> {
     let stands = header.resume_seq.0 > 0 && header.trust > Trust::None;
     (stands && header.replica == *replica).then_some(SnapshotIntro {
         epoch: Some(header.epoch),
+        incarnation: None,
         resume_seq: header.resume_seq,
         last_digest: header.last_digest,
         record_count: header.block_count,

@@ -24,7 +24,19 @@ pub(in crate::bus::nats) struct Log {
     through: AtomicU64,
     /// When the stream was made, unix ns: bus seqs of another one mean nothing.
     created: AtomicU64,
+    /// Times that another stream was in the place of the one that was read, or an earlier state of
+    /// it.
+    resets: AtomicU64,
+    /// Times that messages went before they were read.
+    passed: AtomicU64,
     replicas: Mutex<Replicas>,
+}
+
+/// What happened to a stream, counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Breaks {
+    pub(super) resets: u64,
+    pub(super) passed: u64,
 }
 
 /// The replicas of a stream that are read, by subject, and what their inboxes are told.
@@ -52,7 +64,16 @@ impl Log {
             name: name.to_owned(),
             through: AtomicU64::new(0),
             created: AtomicU64::new(0),
+            resets: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
             replicas: Mutex::default(),
+        }
+    }
+
+    pub(super) fn breaks(&self) -> Breaks {
+        Breaks {
+            resets: self.resets.load(Ordering::Acquire),
+            passed: self.passed.load(Ordering::Acquire),
         }
     }
 
@@ -87,6 +108,11 @@ impl Log {
     /// The consumer stands.
     pub(super) fn attach(&self, join: Join) {
         let Join { joined: Joined { from, continuous, same_log }, created } = join;
+        // Of a stream that is read for the first time nothing can be missed.
+        if self.created() > 0 && !(same_log && continuous) {
+            let broke = if same_log { &self.passed } else { &self.resets };
+            broke.fetch_add(1, Ordering::AcqRel);
+        }
         self.created.store(created, Ordering::Release);
         self.set_through(BusSeq(from.0.saturating_sub(1)));
         let mut replicas = self.replicas();
@@ -108,6 +134,7 @@ impl Log {
     /// were purged, or aged out while this process stood still, and may have been anybody's.
     pub(super) fn comes(&self, at: BusSeq) {
         if at.0 > self.through().0.saturating_add(1) {
+            self.passed.fetch_add(1, Ordering::AcqRel);
             for inbox in self.replicas().inboxes.values() {
                 inbox.lost();
             }
@@ -191,12 +218,14 @@ mod tests {
         let failed = log.join_at(ends(7, 20, 30));
         assert_eq!(failed.joined.from, BusSeq(31), "11 to 19 aged out");
         assert_eq!(attached(&log, log.join_at(ends(7, 20, 32))).await, broken);
+        assert_eq!(log.breaks(), Breaks { resets: 0, passed: 1 });
 
         let other = Arrived::Attached { continuous: false, same_log: false };
         let log = read_before();
         log.join_at(ends(8, 1, 30));
         assert_eq!(attached(&log, log.join_at(ends(8, 1, 30))).await, other);
         assert_eq!(log.created(), 8);
+        assert_eq!(log.breaks(), Breaks { resets: 1, passed: 0 });
     }
 
     #[tokio::test]
@@ -206,6 +235,7 @@ mod tests {
         assert_eq!(join.joined.from, BusSeq(11));
         let whole = Arrived::Attached { continuous: true, same_log: true };
         assert_eq!(attached(&log, join).await, whole);
+        assert_eq!(log.breaks(), Breaks { resets: 0, passed: 0 });
     }
 
     #[tokio::test]
@@ -218,6 +248,7 @@ mod tests {
         }
         assert!(inboxes.iter().all(|inbox| inbox.is_empty()), "nothing was leapt over");
         log.comes(BusSeq(14));
+        assert_eq!(log.breaks(), Breaks { resets: 0, passed: 1 });
         for inbox in inboxes {
             assert_eq!(inbox.pop().await, Arrived::Overflowed);
             assert!(inbox.is_empty());

@@ -34,6 +34,7 @@ use crate::{
     bus::{Found, VouchWatch},
     clock::Clock,
     config::{NatsConfig, limits::BUS_REQUESTS},
+    pipeline::Signs,
 };
 
 pub(super) use follow::{created, ends, run};
@@ -69,7 +70,7 @@ impl Reader {
             config: config.clone(),
             plan: Plan::new(&config.streams),
             sessions,
-            vouches: VouchWatch::new(clock),
+            vouches: VouchWatch::new(clock, config.streams.heartbeat.ttl),
             clock,
             logs: Mutex::default(),
             found,
@@ -90,8 +91,13 @@ impl Reader {
     }
 
     /// One replica's log as a source. What was stored before is asked for, not waited for.
-    pub(super) fn source(self: &Arc<Self>, replica: &Replica, removal: Removal) -> Box<dyn Source> {
+    pub(super) fn source(
+        self: &Arc<Self>,
+        replica: &Replica,
+        removal: Removal,
+        signs: Arc<Signs>,
+    ) -> Box<dyn Source> {
         let log = self.log(&self.plan.name_of(replica));
-        Box::new(LogSource::new(Arc::clone(self), log, replica.clone(), removal))
+        Box::new(LogSource::new(Arc::clone(self), log, (replica.clone(), signs), removal))
     }
 }

@@ -18,6 +18,7 @@ use super::{
     Log, Reader,
     fetch::{Fetch, fetch},
     inbox::{Arrived, Inbox},
+    log::Breaks,
     message::{Read, read},
     replay::{Broken, Wanted, replay},
 };
@@ -26,6 +27,7 @@ use crate::{
         BUS_ANSWER_PARTS, BUS_POSITIONS, BUS_REORDER_BYTES, BUS_REORDER_MESSAGES,
         BUS_REORDER_WAIT_MS,
     },
+    pipeline::Signs,
     shared_log::{Follower, ReorderLimits, Start, log_capabilities},
     telemetry::BusReadMetrics,
 };
@@ -62,6 +64,9 @@ pub(super) struct LogSource {
     capabilities: Capabilities,
     subject: String,
     metrics: BusReadMetrics,
+    signs: Arc<Signs>,
+    /// What is noted of it was noted up to here.
+    breaks: Breaks,
     ready: VecDeque<Delivery>,
     follower: Follower,
     open: Option<Open>,
@@ -86,7 +91,7 @@ impl LogSource {
     pub(super) fn new(
         reader: Arc<Reader>,
         log: Arc<Log>,
-        replica: Replica,
+        (replica, signs): (Replica, Arc<Signs>),
         removal: Removal,
     ) -> LogSource {
         let key = replica.key();
@@ -95,6 +100,8 @@ impl LogSource {
         let first = SourceEvent::Upstream(*upstream.borrow_and_update());
         LogSource {
             inbox: log.join(&subject),
+            breaks: log.breaks(),
+            signs,
             reader,
             log,
             metrics: BusReadMetrics::register(&key),
@@ -108,7 +115,21 @@ impl LogSource {
         }
     }
 
+    /// What happened to the stream since this was last asked.
+    fn note_breaks(&mut self) {
+        let before = std::mem::replace(&mut self.breaks, self.log.breaks());
+        if self.breaks.resets > before.resets {
+            self.metrics.log_reset.increment(1);
+            self.signs.log_was_reset();
+        }
+        if self.breaks.passed > before.passed {
+            self.metrics.retention_passed.increment(1);
+            self.signs.retention_has_passed();
+        }
+    }
+
     fn arrived(&mut self, arrived: Arrived) {
+        self.note_breaks();
         match arrived {
             Arrived::Attached { continuous, same_log } => {
                 self.follower.attached(continuous, same_log);
@@ -217,8 +238,8 @@ impl LogSource {
     }
 
     fn fetch(&mut self, attempt: Attempt, object: Option<String>) {
-        let taken = self.follower.taken();
-        let wanted = Fetch { replica: self.replica.clone(), object, taken };
+        let (reset, taken) = (self.follower.reset(), self.follower.taken());
+        let wanted = Fetch { replica: self.replica.clone(), object, reset, taken };
         let (reader, log) = (Arc::clone(&self.reader), Arc::clone(&self.log));
         let (tx, rx) = mpsc::channel(BUS_ANSWER_PARTS);
         self.ask(attempt, async move { fetch(&reader, &log, wanted, tx).await }, rx);

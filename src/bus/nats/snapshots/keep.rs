@@ -2,14 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
-use futures::{StreamExt, stream::SelectAll};
 use kvbridge_schemas::{BusSeq, Cursor, Epoch, ReplicaKey, Seq, Trust, subject};
-use tokio::time::timeout;
+use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -24,24 +23,19 @@ use crate::{
     clock::Clock,
     config::{
         NatsConfig,
-        limits::{
-            BUS_CUT_DEADLINE, BUS_SNAPSHOT_AGAIN, BUS_SNAPSHOT_GRACE, BUS_SNAPSHOT_PUBLISHED,
-        },
+        limits::{BUS_CUT_DEADLINE, BUS_SNAPSHOT_AGAIN, BUS_SNAPSHOT_PUBLISHED},
     },
-    pipeline::{Fleet, ReplicaHandle, ViewCut},
+    pipeline::{Fleet, ReplicaHandle},
     recovery::Tick,
     shared_log::Pointer,
     telemetry::BusSnapshotMetrics,
 };
 
 /// How often replicas are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How often objects that nobody is sent to are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
-
-/// The name under which bridges share requests: each is answered once.
-const QUEUE_GROUP: &str = "kvbridge";
 
 /// What storing needs.
 pub(in crate::bus::nats) struct Keep {
@@ -55,10 +49,44 @@ pub(in crate::bus::nats) struct Keep {
 }
 
 /// What was stored last of a replica.
-#[derive(Clone)]
-struct Kept {
+pub(super) struct Kept {
     at: Tick,
-    pointer: Pointer,
+    pub(super) pointer: Pointer,
+}
+
+/// Of each replica, behind a lock that is held while one is stored: two that store the same cut
+/// would write one object at a time.
+#[derive(Default)]
+struct AllKept(Mutex<BTreeMap<ReplicaKey, Arc<AsyncMutex<Option<Kept>>>>>);
+
+impl AllKept {
+    fn of(&self, key: &ReplicaKey) -> Arc<AsyncMutex<Option<Kept>>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(key.clone()).or_default())
+    }
+
+    fn retain(&self, known: &BTreeSet<ReplicaKey>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|key, _| known.contains(key));
+    }
+}
+
+/// One connection, with what is known beyond it.
+pub(super) struct Round<'a> {
+    pub(super) keep: &'a Keep,
+    pub(super) session: &'a Session,
+    /// Once the buckets are there.
+    store: OnceLock<Snapshots>,
+    kept: &'a AllKept,
+}
+
+/// Why a view is stored.
+#[derive(Clone, Copy, Debug)]
+enum Occasion {
+    /// It is time.
+    Due,
+    /// A reader asks, and says where the newest reset ends that it met.
+    Asked(Option<Cursor>),
 }
 
 /// Why nothing was stored. The words are labels.
@@ -90,83 +118,35 @@ impl From<StoreFault> for NotKept {
 /// Stores snapshots until stopped.
 pub(in crate::bus::nats) async fn keep(keep: Keep, stop: CancellationToken) {
     let mut sessions = keep.sessions.clone();
-    let mut kept = BTreeMap::new();
+    let kept = AllKept::default();
     loop {
         let session = sessions.borrow_and_update().clone();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = keep.session(session, &mut kept) => (),
+            () = keep.session(session, &kept) => (),
             changed = sessions.changed() => if changed.is_err() { return },
         }
     }
 }
 
 impl Keep {
-    async fn session(&self, session: Option<Session>, kept: &mut BTreeMap<ReplicaKey, Kept>) {
+    async fn session(&self, session: Option<Session>, kept: &AllKept) {
         let Some(session) = session else { return std::future::pending().await };
-        let mut store = None;
-        let mut asked = BTreeSet::new();
-        let mut requests = SelectAll::new();
-        let mut looks = tokio::time::interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut swept_at = self.clock.now();
-        loop {
-            tokio::select! {
-                () = session.lost.cancelled() => return,
-                Some(request) = requests.next() => self.answer(&session, &store, request, kept).await,
-                _ = looks.tick() => {
-                    for key in self.keys().filter(|key| !asked.contains(key)).collect::<Vec<_>>() {
-                        let group = QUEUE_GROUP.to_owned();
-                        let subscribed =
-                            session.client.queue_subscribe(subject::snapshot(&key), group).await;
-                        if let Ok(subscribed) = subscribed {
-                            asked.insert(key);
-                            requests.push(subscribed);
-                        }
-                    }
-                    if store.is_none() {
-                        match Snapshots::ensure(&session.context, &self.plan, &self.config).await {
-                            Ok(opened) => store = Some(opened),
-                            Err(error) => debug!(%error, "buckets of snapshots"),
-                        }
-                    }
-                    let Some(store) = &store else { continue };
-                    self.store_due(&session, store, kept).await;
-                    if self.clock.now() >= swept_at.plus(ms(SWEEP_EVERY)) {
-                        swept_at = self.clock.now();
-                        let keys: Vec<ReplicaKey> = self.keys().collect();
-                        match store.sweep(&keys, BUS_SNAPSHOT_GRACE).await {
-                            Ok(count) => self.metrics.deleted.increment(count),
-                            Err(error) => debug!(%error, "old snapshots not deleted"),
-                        }
-                    }
-                }
-            }
+        let round = Round { keep: self, session: &session, store: OnceLock::new(), kept };
+        tokio::select! {
+            () = session.lost.cancelled() => (),
+            () = round.store() => (),
+            () = round.serve() => (),
         }
     }
 
     /// The replicas that this process publishes.
-    fn bridged(&self) -> impl Iterator<Item = (ReplicaKey, ReplicaHandle)> {
+    pub(super) fn bridged(&self) -> impl Iterator<Item = (ReplicaKey, ReplicaHandle)> {
         self.fleet.replicas().filter(|(_, handle)| handle.is_bridged)
     }
 
-    fn keys(&self) -> impl Iterator<Item = ReplicaKey> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = ReplicaKey> {
         self.bridged().map(|(key, _)| key)
-    }
-
-    async fn store_due(
-        &self,
-        session: &Session,
-        store: &Snapshots,
-        kept: &mut BTreeMap<ReplicaKey, Kept>,
-    ) {
-        let replicas: Vec<_> = self.bridged().collect();
-        kept.retain(|key, _| replicas.iter().any(|(known, _)| known == key));
-        for (key, handle) in replicas {
-            if self.is_due(kept.get(&key), &handle) {
-                self.store_and_note((session, store), (&key, &handle), kept, false).await;
-            }
-        }
     }
 
     fn is_due(&self, kept: Option<&Kept>, handle: &ReplicaHandle) -> bool {
@@ -178,6 +158,8 @@ impl Keep {
         let age = self.clock.now().0.saturating_sub(at.0);
         let moved = status.cursor.next_seq.0.saturating_sub(pointer.resume_seq.0);
         let every = ms(self.config.snapshots.interval);
+        // Who reads on from a view before a reset keeps nothing of it.
+        let reset = handle.life.as_ref().and_then(|life| life.reset());
         // Its newest message must not age out before what leads past it is stored.
         let aging = ms(self.config.streams.retention) / 4;
         bus_epoch(handle, status.cursor.epoch) != Some(pointer.epoch)
@@ -185,23 +167,84 @@ impl Keep {
             || (moved > 0 && age >= every)
             || moved >= self.config.snapshots.batch_count
             || age >= aging
+            || !pointer.is_behind(reset)
+    }
+}
+
+impl Round<'_> {
+    /// Stores what is due, for ever.
+    async fn store(&self) {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut sweep_at = self.keep.clock.now();
+        loop {
+            looks.tick().await;
+            if self.store.get().is_none() {
+                let Session { context, .. } = self.session;
+                match Snapshots::ensure(context, &self.keep.plan, &self.keep.config).await {
+                    Ok(opened) => drop(self.store.set(opened)),
+                    Err(error) => debug!(%error, "buckets of snapshots"),
+                }
+            }
+            let Some(store) = self.store.get() else { continue };
+            self.store_due().await;
+            if self.keep.clock.now() >= sweep_at {
+                sweep_at = self.keep.clock.now().plus(ms(SWEEP_EVERY));
+                self.sweep(store).await;
+            }
+        }
+    }
+
+    async fn store_due(&self) {
+        let replicas: Vec<_> = self.keep.bridged().collect();
+        self.kept.retain(&replicas.iter().map(|(key, _)| key.clone()).collect());
+        for (key, handle) in replicas {
+            let kept = self.kept.of(&key);
+            // Whoever holds it is storing it for somebody who asked.
+            let Ok(mut kept) = kept.try_lock() else { continue };
+            if self.keep.is_due(kept.as_ref(), &handle) {
+                self.store_and_note((&key, &handle), Occasion::Due, &mut kept).await;
+            }
+        }
+    }
+
+    /// A view for whoever asks, stored now if the newest one is not recent enough; `wish` is where
+    /// the newest reset ends that the asker met.
+    pub(super) async fn fresh(
+        &self,
+        (key, handle): (&ReplicaKey, &ReplicaHandle),
+        wish: Option<Cursor>,
+    ) -> Option<Pointer> {
+        let kept = self.kept.of(key);
+        let mut kept = kept.lock().await;
+        // Readers that start together ask together. Where readers are sent by others is no answer:
+        // whoever asks may have been there.
+        let own = format!("/{}", self.keep.bridge);
+        let recent = kept.as_ref().filter(|kept| self.keep.is_recent(kept));
+        let recent = recent.map(|kept| kept.pointer.clone());
+        let recent = recent.filter(|it| it.is_behind(wish) && it.object.ends_with(&own));
+        match recent {
+            Some(pointer) if self.leads_on(handle, &pointer).await => Some(pointer),
+            _ => self.store_and_note((key, handle), Occasion::Asked(wish), &mut kept).await,
+        }
     }
 
     async fn store_and_note(
         &self,
-        (session, store): (&Session, &Snapshots),
         (key, handle): (&ReplicaKey, &ReplicaHandle),
-        kept: &mut BTreeMap<ReplicaKey, Kept>,
-        asked: bool,
+        occasion: Occasion,
+        kept: &mut Option<Kept>,
     ) -> Option<Pointer> {
-        match self.store_one(session, store, (key, handle), asked).await {
+        match self.store_one((key, handle), occasion).await {
             Ok(pointer) => {
-                self.metrics.stored.increment(1);
-                kept.insert(key.clone(), Kept { at: self.clock.now(), pointer: pointer.clone() });
+                self.keep.metrics.stored.increment(1);
+                handle.signs.snapshot_worked();
+                *kept = Some(Kept { at: self.keep.clock.now(), pointer: pointer.clone() });
                 Some(pointer)
             }
             Err(NotKept::Server(error)) => {
-                self.metrics.failed.increment(1);
+                self.keep.metrics.failed.increment(1);
+                handle.signs.snapshot_failed();
                 warn!(replica = %key, error, "snapshot not stored on the bus");
                 None
             }
@@ -214,13 +257,12 @@ impl Keep {
 
     async fn store_one(
         &self,
-        session: &Session,
-        store: &Snapshots,
         (key, handle): (&ReplicaKey, &ReplicaHandle),
-        asked: bool,
+        occasion: Occasion,
     ) -> Result<Pointer, NotKept> {
-        let name = self.plan.name_of(&handle.replica);
-        let stream = session.context.get_stream(&name).await;
+        let store = self.store.get().ok_or(NotKept::Busy)?;
+        let name = self.keep.plan.name_of(&handle.replica);
+        let stream = self.session.context.get_stream(&name).await;
         let stream = stream.map_err(|error| NotKept::Server(reason(&error)))?;
         // What this bridge stored by now was applied before the cut is made, so whatever follows
         // the cut is stored behind this place; of a twin's messages that must be looked at.
@@ -255,28 +297,22 @@ impl Keep {
             bus_seq: place,
             created: created(info),
             engine: handle.engine.clone(),
-            object: Pointer::object_name(key, epoch, resume_seq, &self.bridge),
+            object: Pointer::object_name(key, epoch, resume_seq, &self.keep.bridge),
         };
+        let (asked, wish) = match occasion {
+            Occasion::Due => (false, None),
+            Occasion::Asked(wish) => (true, wish),
+        };
+        let reset = handle.life.as_ref().and_then(|life| life.reset()).max(wish);
         // Whoever asks may have been where readers are sent, and it did not help.
-        let there = there.filter(|there| !asked || there.object == pointer.object);
-        self.upload(store, cut, &pointer, there).await?;
-        let led = store.advance(key, &pointer).await?;
-        Ok(if asked { pointer } else { led })
-    }
-
-    /// Stores the object, if readers are not sent to the same or a better one.
-    async fn upload(
-        &self,
-        store: &Snapshots,
-        cut: ViewCut,
-        pointer: &Pointer,
-        there: Option<Pointer>,
-    ) -> Result<(), NotKept> {
-        if there.is_some_and(|there| there.object == pointer.object || !pointer.supersedes(&there))
-        {
-            return Ok(());
+        let stays = |there: Pointer| {
+            there.object == pointer.object || (!asked && !pointer.supersedes(&there, reset))
+        };
+        if !there.is_some_and(stays) {
+            store.put(&pointer.object, &mut bytes_of(cut)).await?;
         }
-        Ok(store.put(&pointer.object, &mut bytes_of(cut)).await?)
+        let led = store.advance(key, &pointer, reset).await?;
+        Ok(if asked { pointer } else { led })
     }
 
     /// Whether the log holds everything below that seq.
@@ -287,52 +323,24 @@ impl Keep {
         epoch: Epoch,
         resume_seq: Seq,
     ) -> bool {
-        let until = self.clock.now().plus(ms(BUS_SNAPSHOT_PUBLISHED));
+        let until = self.keep.clock.now().plus(ms(BUS_SNAPSHOT_PUBLISHED));
         loop {
             let newest = newest_end(stream, key).await.ok().flatten();
             if newest.is_some_and(|end| end.epoch == epoch && end.next_seq >= resume_seq) {
                 return true;
             }
-            if self.clock.now() >= until {
+            if self.keep.clock.now() >= until {
                 return false;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Answers who asks for a fresh one: with where it is, or with a word why there is none.
-    async fn answer(
-        &self,
-        session: &Session,
-        store: &Option<Snapshots>,
-        request: async_nats::Message,
-        kept: &mut BTreeMap<ReplicaKey, Kept>,
-    ) {
-        let Some(reply) = request.reply else { return };
-        let replica = subject::parse_snapshot(&request.subject).ok();
-        let found = replica.and_then(|replica| self.fleet.replica(replica.key().as_str()));
-        let ours = found.filter(|(_, handle)| handle.is_bridged);
-        let text = match (ours, store) {
-            (Some((key, handle)), Some(store)) => {
-                self.metrics.asked.increment(1);
-                let own = format!("/{}", self.bridge);
-                let recent = kept
-                    .get(&key)
-                    .filter(|kept| self.is_recent(kept) && kept.pointer.object.ends_with(&own));
-                let pointer = recent.map(|kept| kept.pointer.clone());
-                // Readers that start together ask together.
-                match pointer {
-                    Some(pointer) if self.leads_on(session, &handle, &pointer).await => {
-                        Some(pointer)
-                    }
-                    _ => self.store_and_note((session, store), (&key, &handle), kept, true).await,
-                }
-            }
-            _ => None,
-        };
-        let text = text.map_or_else(|| "refused".to_owned(), |pointer| pointer.to_string());
-        // Whoever asked has a deadline of its own.
-        drop(session.client.publish(reply, text.into()).await);
+    /// Whether everything behind a stored snapshot is still on the stream.
+    async fn leads_on(&self, of: &ReplicaHandle, pointer: &Pointer) -> bool {
+        let name = self.keep.plan.name_of(&of.replica);
+        let stream = self.session.context.get_stream(&name).await;
+        stream.is_ok_and(|stream| pointer.leads_on(ends(stream.cached_info()), None))
     }
 }
 
@@ -359,12 +367,6 @@ fn bus_epoch(handle: &ReplicaHandle, local: Epoch) -> Option<Epoch> {
 impl Keep {
     fn is_recent(&self, kept: &Kept) -> bool {
         self.clock.now() < kept.at.plus(ms(BUS_SNAPSHOT_AGAIN))
-    }
-
-    /// Whether everything behind a stored snapshot is still on the stream.
-    async fn leads_on(&self, session: &Session, of: &ReplicaHandle, pointer: &Pointer) -> bool {
-        let stream = session.context.get_stream(&self.plan.name_of(&of.replica)).await;
-        stream.is_ok_and(|stream| pointer.leads_on(ends(stream.cached_info()), None))
     }
 }
 

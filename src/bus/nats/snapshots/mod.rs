@@ -1,9 +1,12 @@
 //! Snapshots on the server: objects that never change, and one pointer for each replica.
 //!
 //! - `stream`: an object as the chunks of a checkpoint file, neither side holding more than a few.
-//! - `keep`: when a bridge stores one, and what it answers to who asks for one.
+//! - `keep`: when a bridge stores one; `serve`: who asks for one, and when that is too many.
+//! - `dead`: views of replicas that are no more.
 
+mod dead;
 mod keep;
+mod serve;
 mod stream;
 
 use std::time::Duration;
@@ -13,7 +16,7 @@ use async_nats::jetstream::{
     object_store::{GetErrorKind, ObjectStore},
 };
 use futures::{StreamExt, TryStreamExt};
-use kvbridge_schemas::ReplicaKey;
+use kvbridge_schemas::{Cursor, ReplicaKey};
 
 use super::{connect::reason, streams::Plan};
 use crate::{clock::Clock, config::NatsConfig, shared_log::Pointer};
@@ -132,6 +135,7 @@ impl Snapshots {
         let entry = self.pointers.entry(key.as_str()).await;
         let entry = entry.map_err(|error| StoreFault::server(&error))?;
         let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let entry = entry.filter(|entry| entry.operation == kv::Operation::Put);
         Ok(entry.is_some_and(|entry| age_ms(entry.created.unix_timestamp_nanos()) < span_ms))
     }
 
@@ -147,13 +151,18 @@ impl Snapshots {
 
     /// Sends readers to `pointer`, unless they are sent to a greater one. Returns where they are
     /// sent.
-    async fn advance(&self, key: &ReplicaKey, pointer: &Pointer) -> Result<Pointer, StoreFault> {
+    async fn advance(
+        &self,
+        key: &ReplicaKey,
+        pointer: &Pointer,
+        reset: Option<Cursor>,
+    ) -> Result<Pointer, StoreFault> {
         for _ in 0..MOVES_MAX {
             let text = pointer.to_string();
             let moved = match self.pointer(key).await? {
                 // The same again is still moved: that the entry is young says that a bridge is
                 // there.
-                Some((there, _)) if there != *pointer && !pointer.supersedes(&there) => {
+                Some((there, _)) if there != *pointer && !pointer.supersedes(&there, reset) => {
                     return Ok(there);
                 }
                 Some((_, revision)) => {

@@ -7,10 +7,10 @@
 //! snapshot, a bridge that cannot start costs them everything.
 
 mod error;
+mod store;
 
 use std::{
     ops::RangeInclusive,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
 };
@@ -18,18 +18,17 @@ use std::{
 use bytes::Bytes;
 use kvbridge_schemas::{Cursor, Digest, EngineKind, Envelope, Epoch, ReplicaKey, Seq, codec};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use tracing::error;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 pub use self::error::JournalError;
+use self::store::{Store, create, guarded, move_aside, open_or_replace};
 use super::wire::ReplayAnswer;
 use crate::{
-    clock::Clock,
-    config::limits::{ZMQ_CHUNK_BYTES_MAX, ZMQ_CHUNK_MESSAGES_MAX, ZMQ_JOURNAL_CACHE_BYTES},
+    config::limits::{ZMQ_CHUNK_BYTES_MAX, ZMQ_CHUNK_MESSAGES_MAX},
     shared_log::{DIGESTS_KEPT, LogTail},
 };
 
-/// (replica, epoch, seq, place) → (span, digest of the bytes, bytes). The place tells apart what
+/// (replica, epoch, seq, place) → (span, [`sum`] of all of it, bytes). The place tells apart what
 /// covers no seq.
 const MESSAGES: TableDefinition<'_, At<'static>, (u32, u64, &'static [u8])> =
     TableDefinition::new("messages");
@@ -46,8 +45,8 @@ type At<'a> = (&'a str, u64, u64, u64);
 /// The table of messages, for writing.
 type Messages<'a> = redb::Table<'a, At<'static>, (u32, u64, &'static [u8])>;
 
-/// Version of the tables above.
-const FORMAT: u64 = 1;
+/// Version of the tables above. The first one's sums were of the bytes alone.
+const FORMAT: u64 = 2;
 
 /// What a message costs beside its bytes and its key: two rows of the tables.
 const OVERHEAD_BYTES: usize = 96;
@@ -83,7 +82,7 @@ pub struct Wanted<'a> {
 /// The journal. Reads and writes may come from different threads.
 pub struct Journal {
     /// Absent only while a damaged file is being replaced, or until that succeeds.
-    db: RwLock<Option<Arc<Database>>>,
+    db: RwLock<Option<Arc<Store>>>,
     path: PathBuf,
     bytes_max: u64,
 }
@@ -133,13 +132,13 @@ impl Journal {
         guarded(|| read(&db, wanted))
     }
 
-    fn db(&self) -> Result<Arc<Database>, JournalError> {
+    fn db(&self) -> Result<Arc<Store>, JournalError> {
         let db = self.db.read().unwrap_or_else(PoisonError::into_inner).clone();
         db.ok_or(JournalError::Damaged { what: "it is being replaced" })
     }
 
     /// Opens the journal after its replacement failed.
-    fn begin_anew(&self) -> Result<Arc<Database>, JournalError> {
+    fn begin_anew(&self) -> Result<Arc<Store>, JournalError> {
         let mut db = self.db.write().unwrap_or_else(PoisonError::into_inner);
         Ok(Arc::clone(db.insert(Arc::new(open_or_replace(&self.path)?))))
     }
@@ -153,57 +152,6 @@ impl Journal {
         *db = Some(Arc::new(guarded(|| create(&self.path))?));
         Ok(())
     }
-}
-
-/// The store asserts what it believes of its own file, so a damaged one may panic.
-fn guarded<T>(work: impl FnOnce() -> Result<T, JournalError>) -> Result<T, JournalError> {
-    // What is half done is a transaction that is not committed.
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or(Err(JournalError::Damaged { what: "the store gave up reading it" }))
-}
-
-/// Opens the file, or puts a new one in its place if it cannot be used.
-fn open_or_replace(path: &Path) -> Result<Database, JournalError> {
-    match guarded(|| create(path)) {
-        Err(error) if error.is_damage() => {
-            move_aside(path, &error)?;
-            guarded(|| create(path))
-        }
-        opened => opened,
-    }
-}
-
-fn create(path: &Path) -> Result<Database, JournalError> {
-    let opened = Database::builder().set_cache_size(ZMQ_JOURNAL_CACHE_BYTES).create(path);
-    let db = opened.map_err(|error| match error {
-        redb::DatabaseError::DatabaseAlreadyOpen => JournalError::InUse { path: path.to_owned() },
-        error => JournalError::Store(error.into()),
-    })?;
-    let transaction = db.begin_write()?;
-    {
-        transaction.open_table(MESSAGES)?;
-        transaction.open_table(ORDER)?;
-        let mut meta = transaction.open_table(META)?;
-        let format = meta.get("format")?.map(|found| found.value());
-        match format {
-            Some(FORMAT) => (),
-            Some(_) => return Err(JournalError::Damaged { what: "another version wrote it" }),
-            None => drop(meta.insert("format", FORMAT)?),
-        }
-    }
-    transaction.commit()?;
-    Ok(db)
-}
-
-fn move_aside(path: &Path, reason: &JournalError) -> Result<(), JournalError> {
-    let aside = path.with_extension(format!("damaged-{}", Clock::unix_ms()));
-    std::fs::rename(path, &aside)
-        .map_err(|source| JournalError::File { path: path.to_owned(), source })?;
-    error!(
-        error = %reason, moved_to = %aside.display(),
-        "the journal cannot be used and was moved aside: readers need snapshots"
-    );
-    Ok(())
 }
 
 fn write(
@@ -222,7 +170,7 @@ fn write(
         for message in group {
             let payload = message.payload.as_ref();
             let at = (message.key.as_str(), message.epoch.0, message.seq.0, place);
-            messages.insert(at, (message.span, xxh3_64(payload), payload))?;
+            messages.insert(at, (message.span, sum(at, message.span, payload), payload))?;
             order.insert(place, at)?;
             place += 1;
             bytes = bytes.saturating_add(weight(at.0, payload.len()));
@@ -284,8 +232,8 @@ fn tail(db: &Database, key: &ReplicaKey) -> Result<Option<(LogTail, EngineKind)>
     let mut tail: Option<(LogTail, EngineKind)> = None;
     for found in messages.range(all_of(key.as_str()))?.rev().take(DIGESTS_KEPT) {
         let (at, value) = found?;
-        let ((_, epoch, seq, _), (span, sum, payload)) = (at.value(), value.value());
-        check(sum, payload)?;
+        let (_, epoch, seq, _) = at.value();
+        let (span, payload) = checked(at.value(), value.value())?;
         if tail.as_ref().is_some_and(|(tail, _)| tail.cursor.epoch != Epoch(epoch)) {
             break;
         }
@@ -314,11 +262,13 @@ fn read(db: &Database, wanted: &Wanted<'_>) -> Result<ReplayAnswer, JournalError
     let mut answer = ReplayAnswer::default();
     let newest = messages.range(all_of(key))?.next_back().transpose()?;
     let Some((at, value)) = newest else { return Ok(answer) };
-    let (epoch, newest_seq, span) = (at.value().1, at.value().2, value.value().0);
+    let (_, epoch, newest_seq, _) = at.value();
+    let (span, _) = checked(at.value(), value.value())?;
     answer.epoch = Epoch(epoch);
     answer.next = Seq(newest_seq).plus(u64::from(span));
     let from = |seq: u64, place: u64| (key, epoch, seq, place)..=(key, epoch, u64::MAX, u64::MAX);
-    if let Some((oldest, _)) = messages.range(from(0, 0))?.next().transpose()? {
+    if let Some((oldest, value)) = messages.range(from(0, 0))?.next().transpose()? {
+        checked(oldest.value(), value.value())?;
         answer.first = Seq(oldest.value().2);
     }
     let same_life = wanted.epoch == answer.epoch || wanted.epoch == Epoch(0);
@@ -341,8 +291,8 @@ fn read(db: &Database, wanted: &Wanted<'_>) -> Result<ReplayAnswer, JournalError
     let mut bytes = 0;
     for found in messages.range(rest)? {
         let (at, value) = found?;
-        let ((_, _, seq, place), (_, sum, payload)) = (at.value(), value.value());
-        check(sum, payload)?;
+        let (_, _, seq, place) = at.value();
+        let (_, payload) = checked(at.value(), value.value())?;
         bytes += payload.len();
         let full = answer.messages.len() >= ZMQ_CHUNK_MESSAGES_MAX || bytes > ZMQ_CHUNK_BYTES_MAX;
         // One message passes whatever its size, or it would never be given.
@@ -356,11 +306,25 @@ fn read(db: &Database, wanted: &Wanted<'_>) -> Result<ReplayAnswer, JournalError
     Ok(answer)
 }
 
-fn check(sum: u64, payload: &[u8]) -> Result<(), JournalError> {
-    if xxh3_64(payload) == sum {
-        return Ok(());
+/// Of a message with its key and its span: whole bytes under another seq are as false as others.
+fn sum((key, epoch, seq, place): At<'_>, span: u32, payload: &[u8]) -> u64 {
+    let mut of = Xxh3Default::new();
+    for number in [epoch, seq, place, u64::from(span)] {
+        of.update(&number.to_le_bytes());
     }
-    Err(JournalError::Damaged { what: "the bytes of a message are not those written" })
+    of.update(&xxh3_64(key.as_bytes()).to_le_bytes());
+    of.update(payload);
+    of.digest()
+}
+
+fn checked<'a>(
+    at: At<'_>,
+    (span, written, payload): (u32, u64, &'a [u8]),
+) -> Result<(u32, &'a [u8]), JournalError> {
+    if sum(at, span, payload) == written {
+        return Ok((span, payload));
+    }
+    Err(JournalError::Damaged { what: "a message is not the one that was written" })
 }
 
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! PURE. What is told about the alarms of a bus.
+
+use super::{About, Severity};
+
+pub(super) const BRIDGE_SILENT: About = About {
+    name: "bridge_silent",
+    severity: Severity::Critical,
+    meaning: "no bridge has spoken of this replica for longer than a heartbeat counts, though its log can be read",
+    first_look: "kvbridge bus status: which bridges are heard, and the log of the one that reads this engine",
+    action: "start that bridge again, or let it reach its engine and the bus",
+};
+
+pub(super) const BUS_RESET: About = About {
+    name: "bus_reset",
+    severity: Severity::Warning,
+    meaning: "the stream of this replica was deleted, made anew or lost messages in the last minute, and its readers started over",
+    first_look: "kvbridge bus status and the history of the NATS server: who deleted or restored the stream",
+    action: "keep streams and their storage; readers converge by themselves from stored views and the new log",
+};
+
+pub(super) const BUS_RETENTION_PASSED: About = About {
+    name: "bus_retention_passed",
+    severity: Severity::Warning,
+    meaning: "the bus dropped messages in the last minute that this reader had not read",
+    first_look: "kvbridge_bus_read_overflows_total, the load of this process, and how long it was cut off from the bus",
+    action: "raise bus.retention or bus.retention_bytes, or give the reader more CPU",
+};
+
+pub(super) const TAIL_LOSS: About = About {
+    name: "tail_loss",
+    severity: Severity::Warning,
+    meaning: "in the last minute a bridge vouched for batches that did not reach this reader by themselves",
+    first_look: "the facts tail_behind and tail_loss of the replica in the log; kvbridge replay reads the same seqs",
+    action: "check the connection to the bus; where replay does not find them either the bus lost what it had acknowledged",
+};
+
+pub(super) const SNAPSHOT_FAILED: About = About {
+    name: "snapshot_failed",
+    severity: Severity::Warning,
+    meaning: "views could not be stored on the bus, or had from it, three times in a row",
+    first_look: "kvbridge_bus_snapshot_failures_total, the fact snapshot_failed, and storage and permissions of the bus",
+    action: "give the bus room and the user the rights of kvbridge bus permissions",
+};

@@ -1,0 +1,181 @@
+//! What is noted of a replica for those who look now and then: counts, never a decision.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use kvbridge_adapters_api::Loss;
+use kvbridge_schemas::Seq;
+
+use crate::recovery::{Fact, Tick};
+
+/// What is noted of a replica between two changes of its status: by its driver, and by the task
+/// that reads its engine's metrics.
+#[derive(Debug, Default)]
+pub struct Signs {
+    received_at: AtomicU64,
+    undecodable: AtomicU64,
+    replay_unusable: AtomicBool,
+    /// 0 = not known.
+    pool_blocks: AtomicU64,
+    /// The engine is not believed.
+    pool_is_configured: bool,
+    requests: AtomicU64,
+    log_resets: AtomicU64,
+    retention_passed: AtomicU64,
+    /// Behind the seq at which the log was last found short of what was vouched for; 0 = never.
+    behind: AtomicU64,
+    tail_losses: AtomicU64,
+    snapshot_failures: AtomicU64,
+    /// Of them, those without a success in between.
+    snapshot_failures_in_a_row: AtomicU64,
+}
+
+impl Signs {
+    /// Nothing noted of a replica with that pool.
+    pub fn new(pool_blocks: Option<u64>) -> Signs {
+        let pool_is_configured = pool_blocks.is_some();
+        let pool_blocks = AtomicU64::new(pool_blocks.unwrap_or(0));
+        Signs { pool_blocks, pool_is_configured, ..Signs::default() }
+    }
+
+    /// What the engine says, in its metrics or its events; absent = as before.
+    pub(crate) fn set_figures(&self, pool_blocks: Option<u64>, request_count: Option<u64>) {
+        let pool_blocks = pool_blocks.filter(|_| !self.pool_is_configured);
+        for (known, told) in [(&self.pool_blocks, pool_blocks), (&self.requests, request_count)] {
+            if let Some(told) = told {
+                known.store(told, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How many blocks the engine's device holds, where the configuration or the engine tells.
+    pub fn pool_blocks(&self) -> Option<u64> {
+        Some(self.pool_blocks.load(Ordering::Relaxed)).filter(|pool| *pool > 0)
+    }
+
+    /// Requests that the engine has ended, where its metrics are read; else 0.
+    pub fn request_count(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// A live batch came.
+    pub(crate) fn received(&self, now: Tick, loss: Loss) {
+        self.received_at.store(now.0, Ordering::Relaxed);
+        if loss != Loss::Nothing {
+            self.undecodable.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_replay_unusable(&self, unusable: bool) {
+        self.replay_unusable.store(unusable, Ordering::Relaxed);
+    }
+
+    /// When the last live batch came.
+    pub fn received_at(&self) -> Tick {
+        Tick(self.received_at.load(Ordering::Relaxed))
+    }
+
+    /// Live batches of which something could not be read.
+    pub fn undecodable_count(&self) -> u64 {
+        self.undecodable.load(Ordering::Relaxed)
+    }
+
+    /// The source's replay was found to be of no use.
+    pub fn replay_unusable(&self) -> bool {
+        self.replay_unusable.load(Ordering::Relaxed)
+    }
+
+    /// The log was deleted or made anew, or lost what it had: its readers start over.
+    pub(crate) fn log_was_reset(&self) {
+        self.log_resets.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// See [`Signs::log_was_reset`].
+    pub fn log_reset_count(&self) -> u64 {
+        self.log_resets.load(Ordering::Relaxed)
+    }
+
+    /// Messages went from the log before they were read.
+    pub(crate) fn retention_has_passed(&self) {
+        self.retention_passed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// See [`Signs::retention_has_passed`].
+    pub fn retention_passed_count(&self) -> u64 {
+        self.retention_passed.load(Ordering::Relaxed)
+    }
+
+    /// What recovery said, as far as an alarm follows from it.
+    pub(crate) fn noted(&self, fact: Fact) {
+        match fact {
+            Fact::TailBehind(seq) => self.tail_is_behind(seq),
+            // An engine loses its last batch as well, and a probe repairs that.
+            Fact::TailLoss(_) if self.behind.swap(0, Ordering::Relaxed) > 0 => {
+                self.tail_losses.fetch_add(1, Ordering::Relaxed);
+            }
+            Fact::SnapshotFailed => self.snapshot_failed(),
+            Fact::Installed => self.snapshot_worked(),
+            _ => (),
+        }
+    }
+
+    /// The log was read for what is vouched for. At the same place again: it is not there.
+    fn tail_is_behind(&self, seq: Seq) {
+        let place = seq.0.saturating_add(1);
+        if self.behind.swap(place, Ordering::Relaxed) == place {
+            self.tail_losses.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often batches that a bridge vouched for did not come.
+    pub fn tail_loss_count(&self) -> u64 {
+        self.tail_losses.load(Ordering::Relaxed)
+    }
+
+    /// A view could not be stored on the bus or had from it.
+    pub(crate) fn snapshot_failed(&self) {
+        self.snapshot_failures.fetch_add(1, Ordering::Relaxed);
+        self.snapshot_failures_in_a_row.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One could.
+    pub(crate) fn snapshot_worked(&self) {
+        self.snapshot_failures_in_a_row.store(0, Ordering::Relaxed);
+    }
+
+    /// How often not, ever and without a success in between.
+    pub fn snapshot_failure_counts(&self) -> (u64, u64) {
+        let counts = [&self.snapshot_failures, &self.snapshot_failures_in_a_row];
+        let [ever, in_a_row] = counts.map(|count| count.load(Ordering::Relaxed));
+        (ever, in_a_row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_is_lost_when_reading_the_log_does_not_bring_it() {
+        let signs = Signs::default();
+        signs.noted(Fact::TailLoss(Seq(4)));
+        assert_eq!(signs.tail_loss_count(), 0, "an engine's, and a probe brought it");
+        signs.noted(Fact::TailBehind(Seq(4)));
+        signs.noted(Fact::TailBehind(Seq(9)));
+        assert_eq!(signs.tail_loss_count(), 0, "it came");
+        signs.noted(Fact::TailBehind(Seq(9)));
+        assert_eq!(signs.tail_loss_count(), 1, "the log does not have it");
+        signs.noted(Fact::TailLoss(Seq(9)));
+        assert_eq!(signs.tail_loss_count(), 2, "it was there, and did not come live");
+    }
+
+    #[test]
+    fn a_success_ends_a_row_of_failures() {
+        let signs = Signs::default();
+        signs.noted(Fact::SnapshotFailed);
+        signs.snapshot_failed();
+        assert_eq!(signs.snapshot_failure_counts(), (2, 2));
+        signs.noted(Fact::Installed);
+        signs.snapshot_failed();
+        assert_eq!(signs.snapshot_failure_counts(), (3, 1));
+    }
+}
