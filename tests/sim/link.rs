@@ -56,7 +56,9 @@ impl LiveLink {
 
     /// The process behind a drained source is another one, which its ids tell.
     pub(crate) fn restarted(&mut self, now: u64) {
-        self.queue.clear();
+        // What its connections did is still told: without its start none would be read from again.
+        self.queue
+            .retain(|(_, event)| matches!(event, SourceEvent::Attached | SourceEvent::Detached));
         self.stolen = None;
         self.push(now, 1, SourceEvent::Restarted);
     }

@@ -327,9 +327,12 @@ impl World {
                         self.gave_up = false;
                         self.unreadable.clear();
                     }
-                    Fact::NoHistory | Fact::Truncated(_) | Fact::PermanentHole(_) => {
+                    Fact::Truncated(_) => {
                         self.gave_up = true;
+                        // A view that begins anew with what the journal has comes by it again.
+                        self.unreadable.clear();
                     }
+                    Fact::NoHistory | Fact::PermanentHole(_) => self.gave_up = true,
                     _ => (),
                 }
                 self.facts.push(fact);
@@ -344,6 +347,10 @@ impl World {
         match action {
             Action::Apply(_) => !self.engine.profile.unproven,
             Action::Install { .. } | Action::Clear { .. } => true,
+            // Nothing that its body could have taken away is in an empty view.
+            Action::Record(Fact::Undecodable(_)) => {
+                !self.engine.profile.unproven && self.view.snapshot().is_empty()
+            }
             Action::Record(fact) => matches!(fact, Fact::Replayed | Fact::Flushed),
             _ => false,
         }
