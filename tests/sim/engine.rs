@@ -222,7 +222,8 @@ impl Engine {
     /// An empty batch: the marker that proves a snapshot's cut.
     pub(crate) fn barrier(&mut self, now: u64) -> Batch {
         let mut batch = self.batch(now, Vec::new(), Loss::Nothing);
-        // It names the request that it answers: no two are the same, whatever the clock says.
+        // It is empty, and behind a snapshot it may be all that is known of a life: only its time
+        // tells it from the next life's. With a clock that stands still nobody could.
         batch.digest = digest(format!("barrier {now} {}", self.life).as_bytes());
         self.remember();
         self.keep(batch.clone());
