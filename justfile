@@ -48,10 +48,15 @@ fuzz seconds="120":
     RUSTC_BOOTSTRAP=1 cargo fuzz run decode_trtllm -- -max_total_time={{seconds}}
     RUSTC_BOOTSTRAP=1 cargo fuzz run codec -- -max_total_time={{seconds}}
 
-# decoding, measured by CPU time
+# decoding and the codec of the bus, measured by CPU time
 bench:
     cargo run --release --manifest-path benches/decode/Cargo.toml
     cargo run --release --manifest-path benches/decode/Cargo.toml --bin polled
+    cargo run --release --manifest-path benches/decode/Cargo.toml --bin codec
+
+# publishing and replay beside a bare client, against a real nats-server
+bench-bus *arguments:
+    cargo run --release --manifest-path benches/bus/Cargo.toml -- {{arguments}}
 
 # known vulnerabilities; needs the network and cargo-deny
 advisories:

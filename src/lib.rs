@@ -3,6 +3,7 @@
 //! - [`recovery`]: PURE. One replica's state machine: gap, replay, snapshot, epoch, trust.
 //! - [`view`]: PURE. The fold of one replica's events: which blocks it holds, where, how often.
 //! - [`index`]: PURE. All views together, answering prefix queries.
+//! - [`discovery`]: PURE. Which engines there are, from what names and servers tell.
 //! - [`route`]: PURE. Which replica a request should go to, from matches and load.
 //! - [`shared_log`]: PURE. What bridges must write, and readers believe, of a log they share.
 //!
@@ -16,6 +17,7 @@
 //!   `playback`: a recording as an engine; `fake_engine`: a model of an engine.
 //! - `consumer`: an index in another program, maintained from a bus.
 //! - `http`: the API of routers and operators.
+//! - `lookout`: asks engines where their events are.
 //! - `engine_metrics`: what engines say of themselves beside their events.
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
 //! - `telemetry`: metrics and the log.
@@ -37,6 +39,7 @@ pub mod clock;
 pub mod config;
 #[cfg(feature = "shell")]
 pub mod consumer;
+pub mod discovery;
 #[cfg(feature = "shell")]
 pub mod engine_metrics;
 #[cfg(feature = "shell")]
@@ -44,6 +47,8 @@ pub mod fake_engine;
 #[cfg(feature = "shell")]
 pub mod http;
 pub mod index;
+#[cfg(feature = "shell")]
+pub mod lookout;
 #[cfg(feature = "shell")]
 pub mod memory;
 #[cfg(feature = "shell")]

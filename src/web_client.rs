@@ -17,3 +17,12 @@ pub(crate) fn builder<'a>(urls: impl IntoIterator<Item = &'a str>) -> reqwest::C
     }
     builder
 }
+
+/// What caused an error; the chain above it repeats the address.
+pub(crate) fn root(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}

@@ -8,7 +8,8 @@
 //! - [`Replica`] says whose cache they speak of, [`Epoch`] which life of it, [`Trust`] how far to
 //!   believe it.
 //! - [`SnapshotHeader`] and [`SnapshotRecord`] carry a whole view; [`Status`] is a heartbeat.
-//! - [`codec`] reads and writes all of them, [`subject`] names them on a bus.
+//! - [`codec`] reads and writes all of them, [`subject`] names them on a bus; [`msgpack`] is the
+//!   cursor beneath, which readers of engines' bytes share.
 //!
 //! ```
 //! use kvbridge_schemas::{
@@ -52,12 +53,17 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
+// Shared strategies of tests name the crate as its users do.
+#[cfg(test)]
+extern crate self as kvbridge_schemas;
+
 pub mod codec;
 mod content;
 mod envelope;
 mod event;
 mod hash;
 mod identity;
+pub mod msgpack;
 mod residency;
 mod snapshot;
 mod status;

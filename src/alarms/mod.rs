@@ -9,11 +9,13 @@
 mod board;
 mod bus_registry;
 mod growth;
+mod ranks;
 mod registry;
 mod rules;
 mod watch;
 
 pub use board::{Board, CLEAR_AFTER_MS, Change, RAISE_AFTER};
+pub use ranks::{RankSight, Ranks};
 pub use registry::{About, Alarm, Severity};
 pub use rules::{
     BRIDGE_SILENT_MS, GAP_OPEN_MS, NEWS_MS, RIVAL_MS, SILENT_MS, SNAPSHOT_FAILURES, Sight,

@@ -52,6 +52,8 @@ pub enum Alarm {
     SnapshotFailed,
     /// Announced tokens do not give the announced hashes.
     HashSchemeMismatch,
+    /// One of an instance's ranks never said anything.
+    RankMissing,
 }
 
 /// What is told about an alarm.
@@ -71,7 +73,7 @@ pub struct About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 13] = [
+    pub const ALL: [Alarm; 14] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -85,6 +87,7 @@ impl Alarm {
         Alarm::TailLoss,
         Alarm::SnapshotFailed,
         Alarm::HashSchemeMismatch,
+        Alarm::RankMissing,
     ];
 
     /// What is told about it.
@@ -150,6 +153,13 @@ impl Alarm {
                 meaning: "the tokens that the engine announces do not give the block hashes it announces",
                 first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
                 action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
+            },
+            Alarm::RankMissing => About {
+                name: "rank_missing",
+                severity: Severity::Warning,
+                meaning: "other ranks of this instance send batches, and this one never sent any",
+                first_look: "sources.dp against the engine's own number of ranks, and this rank's ports",
+                action: "correct dp or the ports; if they are right see whether the rank serves and publishes",
             },
         }
     }

@@ -98,6 +98,7 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
             sight.snapshot_failures >= SNAPSHOT_FAILURES && news(sight.snapshot_failed_ms)
         }
         Alarm::HashSchemeMismatch => sight.hashes_wrong >= HASHES_WRONG_MIN,
+        Alarm::RankMissing => because(TrustReason::RankMissing),
     }
 }
 
@@ -157,6 +158,7 @@ mod tests {
             ("store_undecodable", "undecodable_events"),
             ("over_limit", "over_limit"),
             ("two_publishers", "two_publishers"),
+            ("rank_missing", "rank_missing"),
         ] {
             assert_eq!(held(&Sight { reason, reason_ms: 0, ..CALM }), [name]);
         }

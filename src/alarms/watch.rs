@@ -16,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    Alarm, Board, Change, Sight,
+    Alarm, Board, Change, RankSight, Ranks, Sight,
     growth::{News, Window},
 };
 use crate::{
     bus::Name,
     clock::Clock,
-    pipeline::{Fleet, ReplicaHandle, Signs},
+    pipeline::{Command, Fleet, ReplicaHandle, Signs},
     recovery::Tick,
     shared_log::lives::Silence,
     telemetry::{label, name},
@@ -89,16 +89,32 @@ pub struct Watch {
     ringing: watch::Sender<Ringing>,
     matches: Arc<Matches>,
     seen: BTreeMap<String, Window>,
+    ranks: Ranks,
+    rank_missing_ms: u64,
+    /// What the drivers of ranks were told last.
+    told_missing: BTreeMap<ReplicaKey, bool>,
 }
 
 impl Watch {
     /// A watch over a fleet, and what others see of it. All gauges show 0 from the start.
-    pub fn new(fleet: Arc<Fleet>, clock: Clock) -> (Watch, Alarms) {
+    pub fn new(fleet: Arc<Fleet>, clock: Clock, rank_missing: Duration) -> (Watch, Alarms) {
         let (ringing, seen_by_others) = watch::channel(Ringing::new());
         let matches = Arc::<Matches>::default();
         let alarms = Alarms { ringing: seen_by_others, matches: Arc::clone(&matches) };
         let (replicas, seen) = (BTreeMap::new(), BTreeMap::new());
-        let mut watch = Watch { fleet, clock, replicas, ringing, matches, seen };
+        let rank_missing_ms = u64::try_from(rank_missing.as_millis()).unwrap_or(u64::MAX);
+        let (ranks, told_missing) = (Ranks::default(), BTreeMap::new());
+        let mut watch = Watch {
+            fleet,
+            clock,
+            replicas,
+            ringing,
+            matches,
+            seen,
+            ranks,
+            rank_missing_ms,
+            told_missing,
+        };
         watch.follow();
         (watch, alarms)
     }
@@ -131,6 +147,8 @@ impl Watch {
 
     fn forget(&mut self, key: &ReplicaKey) {
         if let Some(watched) = self.replicas.remove(key) {
+            // A driver that was opened anew was told nothing.
+            self.told_missing.remove(key);
             watched.gauges.iter().for_each(|(_, gauge)| gauge.set(0.0));
             self.ringing.send_modify(|ringing| drop(ringing.remove(key)));
         }
@@ -150,6 +168,7 @@ impl Watch {
     fn look(&mut self, now: Tick, unix_ms: u64) {
         let fleet = self.follow();
         let traffic = self.traffic();
+        self.compare_ranks(now, &fleet);
         for (key, handle) in &fleet {
             let Some(watched) = self.replicas.get_mut(key) else { continue };
             let match_count = traffic.get(&handle.replica.model).copied().unwrap_or(0);
@@ -157,6 +176,28 @@ impl Watch {
             for change in watched.board.look(now, &sight) {
                 watched.tell(key, change);
                 self.ringing.send_modify(|ringing| note(ringing, key, change, unix_ms));
+            }
+        }
+    }
+
+    /// Tells drivers which ranks never spoke while others do: each sees its own rank alone.
+    fn compare_ranks(&mut self, now: Tick, fleet: &BTreeMap<ReplicaKey, ReplicaHandle>) {
+        let sight = |handle: &ReplicaHandle| {
+            let next_seq = handle.status.borrow().cursor.next_seq;
+            handle.signs.received_at() > Tick(0) || next_seq.0 > 0
+        };
+        let sights: Vec<_> = fleet
+            .values()
+            .map(|it| RankSight { replica: &it.replica, has_delivered: sight(it) })
+            .collect();
+        let missing = self.ranks.look(now, self.rank_missing_ms, &sights);
+        self.told_missing.retain(|key, _| fleet.contains_key(key));
+        for (key, missing) in missing {
+            let told = self.told_missing.get(&key).copied().unwrap_or(false);
+            let Some(handle) = fleet.get(&key).filter(|_| told != missing) else { continue };
+            // A driver that has too much to do hears of it at the next look.
+            if handle.ask(Command::RankMissing(missing)).is_ok() {
+                self.told_missing.insert(key, missing);
             }
         }
     }
@@ -264,109 +305,5 @@ fn note(ringing: &mut Ringing, key: &ReplicaKey, change: Change, unix_ms: u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use kvbridge_adapters_api::Loss;
-    use kvbridge_schemas::{EngineKind, Replica};
-    use tokio::sync::{mpsc, watch};
-
-    use super::*;
-    use crate::pipeline::ReplicaStatus;
-
-    fn handle(model: &str) -> (ReplicaKey, ReplicaHandle) {
-        let replica = Replica { model: model.to_owned(), instance: "h:1".to_owned(), rank: 0 };
-        let handle = ReplicaHandle {
-            status: watch::channel(ReplicaStatus::starting()).1,
-            commands: mpsc::channel(1).0,
-            signs: Arc::default(),
-            engine: EngineKind::Vllm,
-            is_bridged: false,
-            life: None,
-            stop: CancellationToken::new(),
-            replica: Arc::new(replica),
-        };
-        (handle.replica.key(), handle)
-    }
-
-    /// A reload may bring models that nobody served at the start.
-    #[test]
-    fn a_model_that_comes_later_has_its_requests_counted_and_one_that_goes_has_not() {
-        let fleet = Arc::new(Fleet::new(1));
-        let recorder = crate::telemetry::build_metrics().unwrap();
-        metrics::with_local_recorder(&recorder, || {
-            let (mut watch, alarms) = Watch::new(Arc::clone(&fleet), Clock::start());
-            let (key, handle) = handle("later");
-            fleet.add(key.clone(), handle);
-            for second in 0..40_u64 {
-                watch.look(Tick(second * 1_000), second * 1_000);
-                alarms.matched("later");
-            }
-            assert_eq!(alarms.of(&key).first().map(|it| it.alarm), Some(Alarm::StreamSilent));
-            fleet.remove(&key);
-            watch.look(Tick(40_000), 40_000);
-            assert!(alarms.of(&key).is_empty());
-            assert!(read(&alarms.matches).is_empty() && watch.seen.is_empty());
-        });
-    }
-
-    /// What happened once is news for a minute, and rings half a minute longer.
-    #[test]
-    fn a_log_that_was_reset_rings_and_ends_by_itself() {
-        let ((key, handle), fleet) = (handle("m"), Fleet::new(1));
-        let signs = Arc::clone(&handle.signs);
-        fleet.add(key.clone(), handle);
-        let (mut watch, alarms) = Watch::new(Arc::new(fleet), Clock::start());
-        let mut rang = Vec::new();
-        for second in 0..120_u64 {
-            if second == 10 {
-                signs.log_was_reset();
-            }
-            watch.look(Tick(second * 1_000), second * 1_000);
-            if !alarms.of(&key).is_empty() {
-                rang.push(second);
-            }
-        }
-        assert_eq!(alarms.of(&key), []);
-        assert_eq!((rang.first(), rang.last()), (Some(&11), Some(&98)));
-    }
-
-    #[test]
-    fn silence_under_traffic_rings_and_a_batch_ends_it() {
-        let ((key, handle), fleet) = (handle("m"), Fleet::new(1));
-        let signs = Arc::clone(&handle.signs);
-        fleet.add(key.clone(), handle);
-        let recorder = crate::telemetry::build_metrics().unwrap();
-        let render = recorder.handle();
-        let (mut watch, alarms) =
-            metrics::with_local_recorder(&recorder, || Watch::new(Arc::new(fleet), Clock::start()));
-        let silent = "kvbridge_alarm{replica=\"m.h=3A1.0\",alarm=\"stream_silent\"}";
-        assert!(render.render().contains(&format!("{silent} 0")), "{}", render.render());
-        alarms.matched("another model");
-        for second in 0..31_u64 {
-            alarms.matched("m");
-            watch.look(Tick(second * 1_000), second * 1_000);
-        }
-        assert!(alarms.of(&key).is_empty(), "one look is not enough");
-        watch.look(Tick(31_000), 31_000);
-        let raised = Raised { alarm: Alarm::StreamSilent, since_ms: 31_000 };
-        assert_eq!(alarms.of(&key), [raised]);
-        assert!(render.render().contains(&format!("{silent} 1")));
-        signs.received(Tick(32_000), Loss::Nothing);
-        for second in 32..62_u64 {
-            watch.look(Tick(second * 1_000), second * 1_000);
-        }
-        assert!(alarms.of(&key).is_empty(), "thirty seconds of calm end it");
-        // Routers ask elsewhere; the engine says that it serves all the same.
-        for second in 62..95_u64 {
-            signs.set_figures(None, Some(7_000 + second));
-            watch.look(Tick(second * 1_000), second * 1_000);
-        }
-        assert_eq!(alarms.of(&key), [Raised { alarm: Alarm::StreamSilent, since_ms: 63_000 }]);
-        // It started anew: its count did too, and what it served before is not traffic.
-        for second in 95..160_u64 {
-            signs.set_figures(None, Some(3));
-            watch.look(Tick(second * 1_000), second * 1_000);
-        }
-        assert!(alarms.of(&key).is_empty());
-        assert!(render.render().contains(&format!("{silent} 0")));
-    }
-}
+#[path = "watch_tests.rs"]
+mod tests;

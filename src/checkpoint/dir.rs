@@ -16,6 +16,9 @@ use crate::{
     view::{View, ViewSettings},
 };
 
+/// No replica's file ends so.
+const SOURCES_FILE: &str = "sources.json";
+
 /// Longest file name made of a key; file systems take 255 bytes.
 const NAME_BYTES_MAX: usize = 200;
 
@@ -98,14 +101,41 @@ impl StateDir {
     /// Writes beside the old file, then takes its place: whatever happens, one of them is whole.
     pub fn save(&self, cut: &ViewCut) -> io::Result<u64> {
         let path = self.file(&cut.header.replica.key());
+        self.replace(&path, |to| file::write(to, &cut.header, &cut.view))
+    }
+
+    fn replace<T>(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
+    ) -> io::Result<T> {
         let new = path.with_extension("new");
         let mut to = BufWriter::new(private().truncate(true).open(&new)?);
-        let bytes = file::write(&mut to, &cut.header, &cut.view)?;
+        let written = write(&mut to)?;
         to.flush()?;
         to.get_ref().sync_all()?;
-        fs::rename(&new, &path)?;
+        fs::rename(&new, path)?;
         File::open(&self.path)?.sync_all()?;
-        Ok(bytes)
+        Ok(written)
+    }
+
+    /// Where sources are kept that were added while the program ran.
+    pub fn sources_file(&self) -> PathBuf {
+        self.path.join(SOURCES_FILE)
+    }
+
+    /// Keeps them, as a view is kept: the old list or the new one, whole.
+    pub fn save_sources(&self, sources: &[u8]) -> io::Result<()> {
+        self.replace(&self.sources_file(), |to| to.write_all(sources))
+    }
+
+    /// What was kept of them; none where nothing was.
+    pub fn load_sources(&self) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.sources_file()) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// What was kept of a replica. Never fails: what cannot be used is said and left alone.

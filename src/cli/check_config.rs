@@ -25,7 +25,11 @@ impl CheckArgs {
         });
         match proven {
             Ok(config) => {
-                console.line(&format!("ok: {} replicas", config.sources.len()))?;
+                let mut line = format!("ok: {} replicas", config.sources.len());
+                if !config.engines.is_empty() {
+                    line.push_str(&format!(", {} entries to ask", config.engines.len()));
+                }
+                console.line(&line)?;
                 Ok(Exit::Ok)
             }
             Err(ConfigError::Wrong(problems)) => {

@@ -17,6 +17,8 @@ source before them.
 Examples:
   kvbridge run --vllm tcp://10.0.0.7:5557 --replay tcp://10.0.0.7:5558 --model llama --instance 10.0.0.7:8000 \\
                --vllm tcp://10.0.0.8:5557 --model llama --instance 10.0.0.8:8000 --dp 4
+  kvbridge run --vllm http://10.0.0.7:8000       an engine that tells where its events are (vllm 0.31, sglang 0.5.22)
+  kvbridge run --engine-url http://10.0.0.7:8000 the same of whichever engine answers there
   kvbridge run --config kvbridge.toml --listen 127.0.0.1:9000
   kvbridge run --play recording.jsonl";
 

@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand, exit codes in one place.
 
+mod added;
 mod bridge;
 mod bus;
 mod bus_permissions;

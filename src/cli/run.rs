@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     checkpoint::StateError,
-    config::{Config, Flags, SourceFile, limits},
+    config::{Config, Flags, Problems, SourceFile, limits},
     http::{Access, Security},
     pipeline::{self, Pipeline, ReplicaHandle, registry},
     playback::{PlayError, Player, Recording},
@@ -69,6 +69,19 @@ pub enum RunError {
     /// The folder of checkpoints cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
+    /// What was added over HTTP cannot be read again.
+    #[error("{} {text}", path.display())]
+    AddedSources {
+        /// Where it is kept.
+        path: PathBuf,
+        /// Why.
+        text: String,
+    },
+    /// It can be read, and is at odds with the configuration of today.
+    #[error(
+        "sources added over HTTP (sources.json in state.dir) are at odds with the configuration"
+    )]
+    Added(#[source] Problems),
     /// The pipeline did not start.
     #[error(transparent)]
     Start(#[from] pipeline::StartError),
@@ -86,7 +99,11 @@ pub enum RunError {
 impl RunError {
     pub(super) fn exit(&self) -> Exit {
         match self {
-            RunError::NothingPlayed | RunError::NoSource | RunError::State(_) => Exit::BadInput,
+            RunError::NothingPlayed
+            | RunError::NoSource
+            | RunError::AddedSources { .. }
+            | RunError::Added(_)
+            | RunError::State(_) => Exit::BadInput,
             RunError::Listen { .. }
             | RunError::Start(_)
             | RunError::Metrics(_)
@@ -119,7 +136,8 @@ impl RunArgs {
         flags.sources.extend(player.as_ref().map(|player| played_source(player, engine)));
         let origin = Origin { args: self.config.clone(), environment, flags };
         let config = origin.load()?;
-        if config.sources.is_empty() && !config.bus.is_read() {
+        // With a folder to keep them in, sources may come over HTTP.
+        if !config.has_sources() && !config.bus.is_read() && config.state.dir.is_none() {
             return Err(RunError::NoSource.into());
         }
         let security = Security::read(&config.http).map_err(ConfigError::from)?;
@@ -130,8 +148,8 @@ impl RunArgs {
             .map_err(|source| RunError::Listen { address: config.listen, source })?;
         let mut stop = signal::Stop::new()?;
         let listen = listener.local_addr()?;
-        let mut service = Service::start(config.clone(), security, listener, render).await?;
-        banner(console, &config, listen, &service.pipeline)?;
+        let mut service = Service::start(config, security, listener, render).await?;
+        banner(console, &service.configured, listen, &service.pipeline)?;
         let ended =
             live(&mut service, &origin, &mut stop, (player.as_mut(), self.playback.once), console)
                 .await;
@@ -169,6 +187,8 @@ async fn live(
             // What is wrong with the file is logged: a signal has nobody to answer.
             _ = hangup.recv() => drop(service.reload(origin).await),
             Some(found) = service.found.recv() => service.follow(found).await,
+            Ok(()) = service.lookout.seen.changed() => service.follow_engines().await,
+            Some(request) = service.source_requests.recv() => service.answer(request).await,
             Some(answer) = service.reloads.recv() => {
                 // Whoever asked may have gone; the reload counts all the same.
                 drop(answer.send(service.reload(origin).await));
@@ -222,6 +242,9 @@ fn banner(
             None => "no replay: late start can only be lower_bound".to_owned(),
         };
         console.line(&format!("  {key}: {engine} {verb} {}, {replay}", source.endpoint))?;
+    }
+    for engine in &config.engines {
+        console.line(&format!("  {}: to be asked where its events are", engine.name))?;
     }
     if let Some(place) = pipeline.bus.place() {
         console.line(&format!("  bus: {place}"))?;

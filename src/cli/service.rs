@@ -11,14 +11,15 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{ConfigArgs, ConfigError, Environment, RunError};
+use super::{ConfigArgs, ConfigError, Environment, RunError, added};
 use crate::{
     alarms::{Alarms, Watch},
     bus::Found,
     checkpoint::{self, Keeper, StateDir},
     clock::Clock,
-    config::{Config, Flags, limits},
-    http::{self, Api, ApiParts, ReloadRequest, Security},
+    config::{Config, Flags, SourceFile, limits},
+    http::{self, Api, ApiParts, ReloadRequest, Security, SourceRequest},
+    lookout::{Lookout, Watched},
     memory,
     pipeline::{self, Pipeline, ReloadError, Reloaded, Tasks},
     telemetry,
@@ -26,17 +27,26 @@ use crate::{
 
 /// Everything that runs.
 pub(super) struct Service {
-    /// What runs, as far as it is configured.
-    config: Config,
+    /// What runs: as configured, and what was found.
+    pub(super) config: Config,
+    /// What file, variables and flags say.
+    pub(super) base: Config,
+    /// What was added over HTTP.
+    pub(super) added: Vec<SourceFile>,
+    /// The two together.
+    pub(super) configured: Config,
+    /// Engines that are looked for.
+    pub(super) lookout: Watched,
     pub(super) pipeline: Pipeline,
     pub(super) tasks: Tasks,
     pub(super) reloads: mpsc::Receiver<ReloadRequest>,
+    pub(super) source_requests: mpsc::Receiver<SourceRequest>,
     /// Replicas that come and go on the bus.
     pub(super) found: mpsc::Receiver<Found>,
     api: Api,
     /// Cancelled first of all: the program is not ready any more.
     draining: CancellationToken,
-    state: Option<Arc<StateDir>>,
+    pub(super) state: Option<Arc<StateDir>>,
     keeper: Option<Arc<Keeper>>,
     checkpoint_every: watch::Sender<Duration>,
     tls: watch::Sender<Option<TlsAcceptor>>,
@@ -58,16 +68,20 @@ impl Origin<'_> {
 impl Service {
     /// Starts all tasks. The listener answers from here on.
     pub(super) async fn start(
-        config: Config,
+        base: Config,
         security: Security,
         listener: TcpListener,
         render: PrometheusHandle,
     ) -> Result<Service, RunError> {
-        let state = config.state.dir.as_deref().map(StateDir::open).transpose()?.map(Arc::new);
+        let state = base.state.dir.as_deref().map(StateDir::open).transpose()?.map(Arc::new);
+        let added = added::kept(state.as_deref())?;
+        let config = base.with_added(&added).map_err(RunError::Added)?;
         let (mut tasks, clock) = (Tasks::new(), Clock::start());
         let (found_tx, found) = mpsc::channel(limits::BUS_FOUND_QUEUE);
         let started = pipeline::start(&config, state.as_ref(), &mut tasks, clock, found_tx);
         let pipeline = started.await?;
+        let (task, lookout) = Lookout::new(&config.discovery, &config.engines, clock);
+        tasks.spawn("lookout", task.run(tasks.stop_token()));
         let draining = CancellationToken::new();
         let alarms = watch_over(&config, &pipeline, &mut tasks);
         let api = Api::new(ApiParts {
@@ -78,10 +92,11 @@ impl Service {
             alarms,
             render: render.clone(),
             ready: config.ready.clone(),
-            finds_more: config.bus.is_read(),
+            finds_more: config.bus.is_read() || !config.engines.is_empty(),
             stop: draining.clone(),
         });
         let reloads = api.reloads().unwrap_or_else(|| mpsc::channel(1).1);
+        let source_requests = api.source_requests().unwrap_or_else(|| mpsc::channel(1).1);
         let (router, stop) = (api.clone().router(), tasks.stop_token());
         let (tls, acceptor) = watch::channel(security.tls);
         let service = http::Service::new(router, acceptor, config.http.clone(), stop);
@@ -97,6 +112,11 @@ impl Service {
             keeper
         });
         Ok(Service {
+            source_requests,
+            base,
+            added,
+            configured: config.clone(),
+            lookout,
             config,
             pipeline,
             tasks,
@@ -117,6 +137,42 @@ impl Service {
         pipeline.follow(found, config, tasks).await;
     }
 
+    /// Opens what engines told since, and closes what is gone.
+    pub(super) async fn follow_engines(&mut self) {
+        // An engine that restarts tells the same again, and most news are of no source.
+        let wanted = self.with_found();
+        if wanted.sources != self.config.sources
+            && let Err(error) = self.take_over(wanted).await
+        {
+            warn!(%error, "a source that was found is not opened");
+        }
+    }
+
+    /// The configuration with the sources that were found.
+    fn with_found(&mut self) -> Config {
+        let seen = self.lookout.seen.borrow_and_update().clone();
+        let found = seen.found(&self.configured);
+        let (wanted, left_out) = self.configured.with_found(&self.config.sources, &found);
+        for engine in left_out.into_iter().filter_map(|at| found.get(at)) {
+            let (entry, address) = (&engine.entry, engine.address.authority());
+            warn!(%entry, %address, "another source speaks of the same replica");
+        }
+        wanted
+    }
+
+    /// From now on this is what is wanted, with what is found for it.
+    pub(super) async fn configure(&mut self, configured: Config) -> Result<Reloaded, ReloadError> {
+        self.configured = configured;
+        self.lookout.wanted.send_replace(Arc::from(self.configured.engines.as_slice()));
+        let wanted = self.with_found();
+        self.take_over(wanted).await
+    }
+
+    async fn take_over(&mut self, wanted: Config) -> Result<Reloaded, ReloadError> {
+        let Service { config, pipeline, tasks, state, .. } = self;
+        pipeline::reload(pipeline, state.as_ref(), config, wanted, tasks).await
+    }
+
     /// Reads the configuration again and touches what changed. What is wrong with it is logged.
     pub(super) async fn reload(&mut self, origin: &Origin<'_>) -> Result<Reloaded, ReloadError> {
         let reloaded = self.try_reload(origin).await;
@@ -134,8 +190,9 @@ impl Service {
         // Other files than those of the start need a new start; what is in them does not. Read
         // before anything is touched: one that is wrong changes nothing.
         let security = Security::read(&self.config.http)?;
-        let Service { config, pipeline, tasks, state, .. } = self;
-        let reloaded = pipeline::reload(pipeline, state.as_ref(), config, wanted, tasks).await?;
+        let configured = wanted.with_added(&self.added)?;
+        self.base = wanted;
+        let reloaded = self.configure(configured).await?;
         self.api.apply(&self.config.limits);
         self.tls.send_replace(security.tls);
         self.api.admit_by(security.access);
@@ -170,7 +227,8 @@ impl Service {
 
 /// Starts the watch of alarms and the guard of memory.
 fn watch_over(config: &Config, pipeline: &Pipeline, tasks: &mut Tasks) -> Alarms {
-    let (watch, alarms) = Watch::new(Arc::clone(&pipeline.fleet), pipeline.clock);
+    let missing = config.recovery.rank_missing;
+    let (watch, alarms) = Watch::new(Arc::clone(&pipeline.fleet), pipeline.clock, missing);
     let stop = tasks.stop_token();
     tasks.spawn("alarms", watch.run(stop.clone()));
     let limit = memory::limit_bytes(config.view.memory_max);

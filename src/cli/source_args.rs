@@ -19,6 +19,9 @@ pub struct SourceArgs {
     pub sources: Vec<SourceFile>,
 }
 
+/// Opens a source whose engine is not named.
+const ENGINE_URL: &str = "engine-url";
+
 /// Options of a source: name, placeholder, help.
 const OPTIONS: [(&str, &str, &str); 11] = [
     ("replay", "ENDPOINT", "Where its journal answers"),
@@ -28,7 +31,7 @@ const OPTIONS: [(&str, &str, &str); 11] = [
     (
         "instance",
         "HOST:PORT",
-        "What a router sends requests to; default: host:port of the endpoint",
+        "What a router sends requests to; {host}, {ip}, {port} and {rank} stand for the engine's [default: {host}:{port}]",
     ),
     ("dp", "N", "Data-parallel ranks, at port + r; of an engine that is asked: all there"),
     ("topic", "PREFIX", "ZeroMQ topic prefix"),
@@ -44,7 +47,10 @@ impl Args for SourceArgs {
             let help = if registry::is_polled(&EngineKind::from_name(engine)) {
                 format!("A {engine} engine's server, http://host:port; repeatable")
             } else {
-                format!("A {engine} engine's event endpoint, tcp://host:port; repeatable")
+                format!(
+                    "A {engine} engine's event endpoint, tcp://host:port, or its server, \
+                     http://host:port, which tells where its events are; repeatable"
+                )
             };
             command.arg(
                 Arg::new(engine)
@@ -55,6 +61,14 @@ impl Args for SourceArgs {
                     .help(help),
             )
         });
+        let command = command.arg(
+            Arg::new(ENGINE_URL)
+                .long(ENGINE_URL)
+                .value_name("URL")
+                .action(ArgAction::Append)
+                .help_heading("Sources")
+                .help("The server of any engine, which is asked what it is; repeatable"),
+        );
         OPTIONS.iter().fold(command, |command, (name, value, help)| {
             let arg = Arg::new(*name)
                 .long(*name)
@@ -79,12 +93,19 @@ impl FromArgMatches for SourceArgs {
         for engine in registry::engine_names() {
             for (index, endpoint) in indexed(matches, engine) {
                 let is_polled = registry::is_polled(&EngineKind::from_name(engine));
-                let (url, endpoint) =
-                    if is_polled { (Some(endpoint), None) } else { (None, Some(endpoint)) };
+                let is_url = ["http://", "https://"].iter().any(|it| endpoint.starts_with(it));
+                let (url, endpoint) = if is_polled || is_url {
+                    (Some(endpoint), None)
+                } else {
+                    (None, Some(endpoint))
+                };
                 let engine = Some(engine.to_owned());
                 let source = SourceFile { engine, url, endpoint, ..SourceFile::default() };
                 opened.push((index, source));
             }
+        }
+        for (index, url) in indexed(matches, ENGINE_URL) {
+            opened.push((index, SourceFile { url: Some(url), ..SourceFile::default() }));
         }
         opened.sort_by_key(|(index, _)| *index);
         for (name, ..) in OPTIONS {
@@ -180,6 +201,23 @@ mod tests {
         );
         let transports: Vec<_> = sources.iter().map(|s| s.transport.as_deref()).collect();
         assert_eq!(transports, [None, Some("zeromq"), None]);
+    }
+
+    #[test]
+    fn an_engine_is_named_by_its_events_or_by_its_server() {
+        let sources = parse("--vllm tcp://a:1 --vllm https://b --engine-url http://c:2").unwrap();
+        let seen: Vec<_> = sources
+            .iter()
+            .map(|s| (s.engine.as_deref(), s.endpoint.as_deref(), s.url.as_deref()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (Some("vllm"), Some("tcp://a:1"), None),
+                (Some("vllm"), None, Some("https://b")),
+                (None, None, Some("http://c:2")),
+            ]
+        );
     }
 
     #[test]

@@ -92,6 +92,9 @@ pub enum TailError {
         /// Which address.
         url: String,
     },
+    /// An engine that is known by its server.
+    #[error("an engine's frames are read at its endpoint, tcp://host:port")]
+    NeedsEndpoint,
     /// The stream ended.
     #[error("the stream of {from} ended")]
     Ended {
@@ -107,6 +110,7 @@ impl TailError {
             TailError::NeedsEngine
             | TailError::BusAndOther
             | TailError::OneEngine { .. }
+            | TailError::NeedsEndpoint
             | TailError::Options(_)
             | TailError::Open(_) => Exit::BadInput,
             TailError::Raw { .. } | TailError::NotEvents { .. } | TailError::Ended { .. } => {
@@ -141,6 +145,7 @@ impl TailArgs {
                     let config = config::load(None, &[], flags).map_err(TailError::from)?;
                     match config.sources.as_slice() {
                         [source] => self.engine(source, console).await,
+                        [] => Err(TailError::NeedsEndpoint.into()),
                         many => Err(TailError::OneEngine { count: many.len() }.into()),
                     }
                 }

@@ -25,6 +25,10 @@ fn documented_defaults_are_the_real_ones() {
         ("recovery.idle_probe", recovery.idle_probe),
         ("recovery.audit", recovery.audit),
         ("recovery.lease", recovery.lease),
+        ("recovery.rank_missing", recovery.rank_missing),
+        ("discovery.refresh", config.discovery.refresh),
+        ("discovery.resolve", config.discovery.resolve),
+        ("discovery.grace", config.discovery.grace),
         ("limits.reconnect_min", limits.reconnect_min),
         ("limits.reconnect_max", limits.reconnect_max),
     ] {

@@ -30,6 +30,9 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         listen,
         http,
         sources,
+        engines,
+        entries,
+        discovery,
         bus,
         index,
         view,
@@ -49,8 +52,11 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
     };
     compare_sources(&running.sources, sources, &mut changes);
     changes.merged.sources.clone_from(sources);
+    changes.merged.engines.clone_from(engines);
+    changes.merged.entries.clone_from(entries);
     let mut fixed = vec![
         ("http.listen", running.listen == *listen),
+        ("discovery", running.discovery == *discovery),
         ("bus", running.bus == *bus),
         ("index", running.index == *index),
         ("state.dir", running.state.dir == state.dir),
@@ -121,7 +127,7 @@ fn fixed_view(running: &ViewConfig, wanted: &ViewConfig) -> [(&'static str, bool
     ]
 }
 
-fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 7] {
+fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 8] {
     let RecoveryConfig {
         replay_deadline,
         attempt_count_max,
@@ -130,6 +136,7 @@ fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'stat
         idle_probe,
         audit,
         lease,
+        rank_missing,
     } = wanted;
     [
         ("recovery.replay_deadline", running.replay_deadline == *replay_deadline),
@@ -139,6 +146,7 @@ fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'stat
         ("recovery.idle_probe", running.idle_probe == *idle_probe),
         ("recovery.audit", running.audit == *audit),
         ("recovery.lease", running.lease == *lease),
+        ("recovery.rank_missing", running.rank_missing == *rank_missing),
     ]
 }
 

@@ -40,6 +40,10 @@ pub const AUDIT: Duration = Duration::from_secs(10);
 /// withdraws trust. Too large: a dead engine is believed that long.
 pub const LEASE: Duration = Duration::from_secs(60);
 
+/// How long other ranks of an instance may speak before one that never did is missing. Too small: a
+/// rank that starts a little later rings. Too large: a wrong port is found late.
+pub const RANK_MISSING: Duration = Duration::from_secs(30);
+
 /// First delay before a reconnect. Too small: a restarting engine is hammered. Too large: its first
 /// batches are missed.
 pub const RECONNECT_MIN: Duration = Duration::from_millis(50);
@@ -195,6 +199,53 @@ pub const ENGINE_METRICS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Members of one engine. The largest tensor-parallel groups are a few dozen.
 pub const ENGINE_MEMBER_COUNT_MAX: usize = 256;
+
+/// Time between two requests for where an engine's events are. Too small: engines answer all day.
+/// Too large: one that restarted on other ports is looked for at the old ones that long.
+pub const DISCOVERY_REFRESH: Duration = Duration::from_secs(30);
+
+/// Time between two looks at a name that leads to engines. Too small: name servers answer all day.
+/// Too large: a new engine gets no prefix matches that long.
+pub const DISCOVERY_RESOLVE: Duration = Duration::from_secs(5);
+
+/// How long a name may leave an engine out. Too small: a rollout or a readiness probe that fails
+/// once costs a view that is still true. Too large: routers are told of an engine that is gone.
+pub const DISCOVERY_GRACE: Duration = Duration::from_secs(30);
+
+/// How long one try of a look may take; there are two. Too small: a busy name server is taken for
+/// an absent one. Too large: a look holds a place among [`DISCOVERY_OPEN_MAX`].
+pub const RESOLVE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// First wait after such a request without an answer, doubled up to [`DISCOVERY_REFRESH`]. Without
+/// jitter: a request is small, and bridges that start together ask different engines.
+pub const DISCOVERY_RETRY: Duration = Duration::from_secs(1);
+
+/// How long such a request may take. Too small: a busy engine is never heard. Too large: one that
+/// hangs holds a place among [`DISCOVERY_OPEN_MAX`].
+pub const DISCOVERY_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Requests under way at a time, of all engines together. Too small: a few that hang keep the
+/// others waiting. Too large: a start of a large fleet opens as many sockets at once.
+pub const DISCOVERY_OPEN_MAX: usize = 16;
+
+/// Bytes of an answer; more is refused. Too small: an engine that shows all its settings (some
+/// hundred KiB with many ranks) is not heard. Too large: what answers there takes that memory.
+pub const DISCOVERY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Engines that one entry may lead to. Too small: a large deployment is seen in part. Too large:
+/// whoever writes the name's zone opens sockets here by the thousand.
+pub const DISCOVERY_ENGINES_MAX: usize = 1024;
+
+/// Sources that are added over HTTP. Too small: an operator that adds each pod is refused. Too
+/// large: whoever may write opens sockets by the thousand.
+pub const ADDED_SOURCES_MAX: usize = 1024;
+
+/// Bytes of one such source. Too small: one with hundreds of members is refused. Too large: the
+/// file of all of them takes that much for each.
+pub const SOURCE_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Requests about sources that wait for the one under way. More are refused.
+pub const SOURCE_QUEUE_REQUESTS: usize = 16;
 
 /// The bounds that an operator can change.
 #[derive(Clone, Debug, PartialEq, Eq)]

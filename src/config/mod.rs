@@ -6,23 +6,31 @@
 
 pub mod limits;
 
+mod added;
 mod bus;
 mod bus_limits;
 mod bus_zmq;
 mod diff;
+mod discovery_file;
 mod endpoint;
+mod engines;
 mod file;
 mod flags;
 mod heartbeat;
 mod http;
+mod instance;
 mod layers;
 mod problem;
+mod reach;
 mod secret;
 mod sources;
 mod validate;
 
 #[cfg(test)]
 mod default_tests;
+#[cfg(test)]
+#[cfg(feature = "vllm")]
+mod sources_tests;
 #[cfg(test)]
 #[cfg(feature = "vllm")]
 mod tests;
@@ -32,16 +40,20 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
+pub use added::{AddedError, read_added, write_added};
 pub use bus::{
     BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
 };
 pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
-pub use file::{BusFile, File, SourceFile};
+pub use engines::{EngineConfig, FoundEngine, Told, Unusable};
+pub use file::{BusFile, DiscoverFile, File, SourceFile};
 pub use flags::Flags;
 pub use heartbeat::HeartbeatConfig;
 pub use http::{HttpConfig, TlsConfig};
+pub(crate) use instance::ip_text;
+pub use instance::{InstanceError, InstanceTemplate};
 pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
 pub use problem::{Problem, Problems};
@@ -56,6 +68,12 @@ pub struct Config {
     pub http: HttpConfig,
     /// One per replica; no two speak of the same one.
     pub sources: Vec<SourceConfig>,
+    /// Engines that are asked where their events are.
+    pub engines: Vec<EngineConfig>,
+    /// What names the two above.
+    pub entries: Vec<EntryConfig>,
+    /// How engines are looked for.
+    pub discovery: DiscoveryConfig,
     /// Where envelopes travel.
     pub bus: BusConfig,
     /// The index.
@@ -72,6 +90,48 @@ pub struct Config {
     pub ready: ReadyConfig,
     /// The orderly end.
     pub shutdown: ShutdownConfig,
+}
+
+impl Config {
+    /// Whether there is an engine to read, or to look for.
+    pub fn has_sources(&self) -> bool {
+        !self.entries.is_empty()
+    }
+}
+
+/// One entry of `[[sources]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryConfig {
+    /// What it is called: its own name, else where its engine is.
+    pub name: String,
+    /// Who may take it away again.
+    pub origin: EntryOrigin,
+    /// Where it says that its engine is.
+    pub place: String,
+    /// Whom it speaks of, where nobody needs to be asked.
+    pub replicas: Vec<Replica>,
+}
+
+/// Where an entry came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryOrigin {
+    /// That file, a variable or the command line.
+    File(String),
+    /// `POST /v1/sources`.
+    Http,
+}
+
+/// How engines are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveryConfig {
+    /// Time between two requests to an engine that answers.
+    pub refresh: Duration,
+    /// Time between two looks at a name.
+    pub resolve: Duration,
+    /// How long a name may leave an engine out before its replicas are closed.
+    pub grace: Duration,
+    /// Who is asked for names; absent = as the system has it.
+    pub nameserver: Option<SocketAddr>,
 }
 
 /// When `/readyz` says 200.
@@ -211,6 +271,8 @@ pub struct RecoveryConfig {
     pub audit: Duration,
     /// Time trust outlives the last proof.
     pub lease: Duration,
+    /// Time other ranks of an instance speak before one that never did is missing.
+    pub rank_missing: Duration,
 }
 
 /// Reads and proves a configuration, or says all that is wrong with it.

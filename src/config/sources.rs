@@ -1,70 +1,143 @@
-//! `[[sources]]` as typed → one source for each replica.
+//! `[[sources]]` as typed → one source for each replica, or an engine that is asked for them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+use kvbridge_adapters_api::RANK_COUNT_MAX;
 use kvbridge_adapters_zmq::Transport;
 use kvbridge_schemas::{EngineKind, Replica};
 
 use super::{
-    Endpoint, Polled, SourceConfig, SourceFile, limits,
+    Config, DiscoveryConfig, Endpoint, EngineConfig, EntryConfig, EntryOrigin, InstanceTemplate,
+    Polled, SourceConfig, SourceFile,
+    discovery_file::{DiscoverFile, DiscoveryFile},
+    instance::host_ip,
+    limits,
     validate::{Check, MODEL_DEFAULT},
 };
-use crate::pipeline::registry;
+use crate::{
+    discovery::{Address, Place},
+    pipeline::registry,
+};
 
-/// Ranks of one engine process. The largest deployments published use a few hundred; beyond that a
-/// typo would open sockets by the thousand.
-const RANK_COUNT_MAX: u32 = 1024;
+/// Longest name of an entry: it stands in paths and in the log.
+const NAME_BYTES_MAX: usize = 64;
 
-/// Where an engine is reached.
-struct Reach {
-    endpoint: Endpoint,
-    /// It is asked there, for all its ranks.
-    url: Option<String>,
+/// Longest name that a name server can be asked for.
+const DNS_NAME_BYTES_MAX: usize = 253;
+
+/// Least time between two looks: engines serve requests, and name servers other clients.
+const DISCOVERY_EVERY_MIN: Duration = Duration::from_millis(100);
+
+/// What entries name together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Named {
+    pub(super) sources: Vec<SourceConfig>,
+    pub(super) engines: Vec<EngineConfig>,
+    pub(super) entries: Vec<EntryConfig>,
+    replicas: BTreeSet<Replica>,
+    urls: BTreeSet<String>,
 }
 
-impl Reach {
-    /// Of a later rank; `None` past the last port.
-    fn for_rank(&self, offset: u32) -> Option<Endpoint> {
-        if self.url.is_some() {
-            return Some(self.endpoint.clone());
+impl Named {
+    /// What a proven configuration names already.
+    pub(super) fn of(config: &Config) -> Named {
+        let urls = config.sources.iter().filter_map(|source| source.polled.as_ref());
+        let urls = urls.map(|polled| polled.url.clone());
+        let asked = config.engines.iter().filter_map(|engine| engine.url.clone());
+        Named {
+            sources: config.sources.clone(),
+            engines: config.engines.clone(),
+            entries: config.entries.clone(),
+            replicas: config.sources.iter().map(|source| source.replica.clone()).collect(),
+            urls: urls.chain(asked).collect(),
         }
-        self.endpoint.for_rank(offset)
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.name == name)
+    }
+
+    /// What an entry is called that has no name of its own.
+    fn free_name(&self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut number = 2_u32;
+        while self.has_name(&name) {
+            name = format!("{wanted}#{number}");
+            number += 1;
+        }
+        name
     }
 }
 
+/// What all ranks of an entry have in common.
+struct Shared {
+    engine: Option<EngineKind>,
+    transport: Transport,
+    instance: InstanceTemplate,
+    rank_count: u32,
+}
+
 impl Check<'_> {
-    pub(super) fn sources(&mut self, files: &[SourceFile]) -> Vec<SourceConfig> {
-        let mut sources = Vec::new();
-        let mut seen = BTreeSet::new();
-        let mut urls = BTreeSet::new();
+    /// Entries, one after the other.
+    pub(super) fn sources(&mut self, named: &mut Named, files: &[SourceFile], is_added: bool) {
         for (at, file) in files.iter().enumerate() {
             let path = format!("sources[{at}]");
-            let of_entry = self.source(&path, file);
+            let origin = if is_added {
+                EntryOrigin::Http
+            } else {
+                // What only variables name has no one place.
+                EntryOrigin::File(self.origin_of(&path).unwrap_or_else(|| "environment".into()))
+            };
+            let name = self.name(&path, named, file);
+            let shared = self.shared(&path, file);
+            let mut entry = EntryConfig { name, origin, place: place(file), replicas: Vec::new() };
+            let Some(shared) = shared else { continue };
+            if is_asked(file, shared.engine.as_ref()) {
+                if let Some(engine) = self.asked(&path, file, (&entry.name, shared)) {
+                    if engine.url.as_ref().is_some_and(|url| !named.urls.insert(url.clone())) {
+                        self.note(&path, "two sources ask one engine: use dp for its ranks");
+                    }
+                    named.engines.push(engine);
+                    named.entries.push(entry);
+                }
+                continue;
+            }
+            let of_entry = self.source(&path, file, shared);
             let url = of_entry.iter().find_map(|source| source.polled.as_ref());
             if let Some(polled) = url
-                && !urls.insert(polled.url.clone())
+                && !named.urls.insert(polled.url.clone())
             {
                 self.note(&path, "two sources drain one engine: use dp for its ranks");
             }
             for source in of_entry {
-                if !seen.insert(source.replica.clone()) {
+                if !named.replicas.insert(source.replica.clone()) {
                     let key = source.replica.key();
                     self.note(&path, format!("two sources speak of replica {key}"));
                 }
-                sources.push(source);
+                entry.replicas.push(source.replica.clone());
+                named.sources.push(source);
             }
+            named.entries.push(entry);
         }
-        sources
     }
 
-    /// One entry, one [`SourceConfig`] for each of its ranks.
-    fn source(&mut self, path: &str, file: &SourceFile) -> Vec<SourceConfig> {
-        let engine = self.engine(path, file.engine.as_deref());
+    fn name(&mut self, path: &str, named: &Named, file: &SourceFile) -> String {
+        let Some(name) = &file.name else { return named.free_name(&place(file)) };
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let path = format!("{path}.name");
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(fits) {
+            let message = format!("expected 1 to {NAME_BYTES_MAX} letters, digits, - _ and . only");
+            self.note(&path, message);
+        } else if named.has_name(name) {
+            self.note(&path, format!("two sources have the name {name}"));
+        }
+        name.clone()
+    }
+
+    /// `None` = wrong in a way that hides everything else.
+    fn shared(&mut self, path: &str, file: &SourceFile) -> Option<Shared> {
+        let engine = self.engine(path, file);
         let transport = self.transport(path, file.transport.as_deref());
-        let reach = self.reach(path, file, engine.as_ref());
-        let replay_path = format!("{path}.replay");
-        let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
-        let snapshot = self.snapshot(path, file, engine.as_ref());
         if file.pool_blocks == Some(0) {
             self.note(&format!("{path}.pool_blocks"), "must be at least 1");
         }
@@ -72,23 +145,44 @@ impl Check<'_> {
         if let Some(engine) = &engine {
             self.hashes(path, file, engine);
         }
-        let rank_count = file.dp.unwrap_or(1);
-        if rank_count == 0 || rank_count > RANK_COUNT_MAX {
-            let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
-            self.note(&format!("{path}.dp"), message);
-            return Vec::new();
-        }
         for (field, text) in [("model", &file.model), ("instance", &file.instance)] {
             if text.as_deref() == Some("") {
                 self.note(&format!("{path}.{field}"), "must not be empty");
             }
         }
-        let (Some(engine), Some(transport), Some(reach)) = (engine, transport, reach) else {
-            return Vec::new();
+        let instance = match file.instance.as_deref().filter(|text| !text.is_empty()) {
+            None => InstanceTemplate::default(),
+            Some(text) => text.parse().unwrap_or_else(|error| {
+                self.note(&format!("{path}.instance"), format!("{error}"));
+                InstanceTemplate::default()
+            }),
         };
-        if reach.endpoint.host == "*" && file.instance.is_none() {
+        let rank_count = file.dp.unwrap_or(1);
+        if rank_count == 0 || usize::try_from(rank_count).unwrap_or(usize::MAX) > RANK_COUNT_MAX {
+            let message = format!("expected 1 to {RANK_COUNT_MAX} ranks, got {rank_count}");
+            self.note(&format!("{path}.dp"), message);
+            // The endpoint is looked at all the same: all problems at once.
+            self.reach(path, file, engine.as_ref());
+            return None;
+        }
+        Some(Shared { engine, transport: transport?, instance, rank_count })
+    }
+
+    /// One entry, one [`SourceConfig`] for each of its ranks.
+    fn source(&mut self, path: &str, file: &SourceFile, shared: Shared) -> Vec<SourceConfig> {
+        let Shared { engine, transport, instance, rank_count } = shared;
+        let reach = self.reach(path, file, engine.as_ref());
+        let replay_path = format!("{path}.replay");
+        let replay = file.replay.as_ref().and_then(|t| self.endpoint(&replay_path, t, false));
+        let snapshot = self.snapshot(path, file, engine.as_ref());
+        let (Some(engine), Some(reach)) = (engine, reach) else { return Vec::new() };
+        let host = reach.endpoint.host.clone();
+        let address = Address { ip: host_ip(&host), host, port: reach.endpoint.port };
+        if address.host == "*" && !(file.instance.is_some() && instance.is_fixed()) {
             let message = "is missing: a bound endpoint does not tell whom a router sends to";
             self.note(&format!("{path}.instance"), message);
+        } else if instance.names_ip() && address.ip.is_none() {
+            self.note(&format!("{path}.instance"), "{ip} needs an address: the host is a name");
         }
         let first_rank = file.rank.unwrap_or(0);
         let polled = reach.url.clone().map(|url| Polled { url, first_rank, rank_count });
@@ -102,12 +196,13 @@ impl Check<'_> {
                 self.note(&format!("{path}.dp"), format!("no port left for rank {offset}"));
                 return None;
             };
+            let rank = first_rank.saturating_add(offset);
             Some(SourceConfig {
                 engine: engine.clone(),
                 replica: Replica {
                     model: file.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned()),
-                    instance: file.instance.clone().unwrap_or_else(|| reach.endpoint.authority()),
-                    rank: first_rank.saturating_add(offset),
+                    instance: instance.at(&address, rank)?,
+                    rank,
                 },
                 endpoint,
                 polled: polled.clone(),
@@ -127,159 +222,137 @@ impl Check<'_> {
         (0..rank_count).filter_map(rank).collect()
     }
 
-    /// Where the engine answers what it holds. What its answer leaves out must be the same for all
-    /// blocks, or the view would have them where they are not.
-    fn snapshot(
+    /// One entry whose engines are asked where their events are.
+    fn asked(
         &mut self,
         path: &str,
         file: &SourceFile,
-        engine: Option<&EngineKind>,
-    ) -> Option<Endpoint> {
-        let text = file.snapshot.as_ref()?;
-        let path = format!("{path}.snapshot");
-        if engine.is_some_and(|engine| !registry::has_snapshots(engine)) {
-            if !engine.is_some_and(registry::is_polled) {
-                self.note(&path, "this engine has no snapshots");
+        (name, shared): (&str, Shared),
+    ) -> Option<EngineConfig> {
+        if file.bind == Some(true) {
+            self.note(&format!("{path}.bind"), "belongs to an engine that connects to us");
+        }
+        let mut endpoint = |field: &str, text: &Option<String>| {
+            // A wildcard stands for the engine's host, as the engine's own configuration has it.
+            text.as_ref().and_then(|text| self.endpoint(&format!("{path}.{field}"), text, true))
+        };
+        let first = endpoint("endpoint", &file.endpoint);
+        let replay = endpoint("replay", &file.replay);
+        let snapshot = self.snapshot(path, file, shared.engine.as_ref());
+        let (url, place) = match &file.discover {
+            Some(discover) => (None, self.by_name(path, file, discover)?),
+            None => {
+                let (url, address) = self.server(path, file.url.as_deref()?)?;
+                if shared.instance.names_ip() && address.ip.is_none() {
+                    let message = "{ip} needs an address: the host is a name";
+                    self.note(&format!("{path}.instance"), message);
+                }
+                (Some(url), Place::Here(address))
             }
-            return None;
-        }
-        if file.plain_cache != Some(true) {
-            let message = "needs plain_cache = true: it names neither tiers nor copies";
-            self.note(&path, message);
-        }
-        self.endpoint(&path, text, false)
+        };
+        Some(EngineConfig {
+            name: name.to_owned(),
+            place,
+            url,
+            engine: shared.engine,
+            model: file.model.clone(),
+            instance: shared.instance,
+            first_rank: file.rank.unwrap_or(0),
+            rank_count: shared.rank_count,
+            endpoint: first,
+            replay,
+            snapshot,
+            topic: file.topic.clone(),
+            transport: shared.transport,
+            ignore_tags: file.ignore_tags.clone().unwrap_or_default(),
+            pool_blocks: file.pool_blocks,
+            metrics: file.metrics.clone(),
+            members: file.members.clone().unwrap_or_default(),
+            hash_scheme: file.hash_scheme.clone(),
+            hash_seed: file.hash_seed.clone(),
+        })
     }
 
-    /// By `endpoint` or by `url`, as the engine has it.
-    fn reach(
-        &mut self,
-        path: &str,
-        file: &SourceFile,
-        engine: Option<&EngineKind>,
-    ) -> Option<Reach> {
-        if !engine.is_some_and(registry::is_polled) {
-            if file.url.is_some() {
-                let message = "belongs to an engine that is asked over HTTP: use endpoint";
-                self.note(&format!("{path}.url"), message);
-            }
-            let path = format!("{path}.endpoint");
-            let Some(text) = &file.endpoint else {
-                self.note(&path, "is missing, expected tcp://host:port");
-                return None;
-            };
-            let endpoint = self.endpoint(&path, text, file.bind.unwrap_or(false))?;
-            return Some(Reach { endpoint, url: None });
-        }
-        let of_sockets = [
-            ("endpoint", file.endpoint.is_some()),
-            ("replay", file.replay.is_some()),
-            ("snapshot", file.snapshot.is_some()),
-            ("plain_cache", file.plain_cache.is_some()),
-            ("bind", file.bind == Some(true)),
-            ("topic", file.topic.is_some()),
-            ("transport", file.transport.is_some()),
-            ("ignore_tags", file.ignore_tags.is_some()),
+    /// A name that leads to engines, and what cannot be said of many at once.
+    fn by_name(&mut self, path: &str, file: &SourceFile, discover: &DiscoverFile) -> Option<Place> {
+        let of_one = [
+            ("url", file.url.is_some()),
+            ("metrics", file.metrics.is_some()),
+            ("members", file.members.is_some()),
         ];
-        for (field, _) in of_sockets.into_iter().filter(|(_, given)| *given) {
-            let message = "belongs to an engine that publishes: this one is asked at url";
+        for (field, _) in of_one.into_iter().filter(|(_, given)| *given) {
+            let message = "belongs to one engine: discover leads to any number of them";
             self.note(&format!("{path}.{field}"), message);
         }
-        let path = format!("{path}.url");
-        let Some(url) = &file.url else {
-            self.note(&path, "is missing, expected http://host:port");
+        let Some(name) = discover.dns.as_deref().filter(|name| !name.is_empty()) else {
+            self.note(&format!("{path}.discover.dns"), "is missing, expected a name");
             return None;
         };
-        let parsed = self.address(&path, url, "expected an address such as http://host:port")?;
-        let (Some(host), Some(port)) = (parsed.host_str(), parsed.port_or_known_default()) else {
-            return None;
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.len() > DNS_NAME_BYTES_MAX || !name.chars().all(fits) {
+            self.note(&format!("{path}.discover.dns"), "expected a name such as engines.ns.svc");
+        }
+        match (name.starts_with('_'), discover.port) {
+            (true, Some(_)) => {
+                let message = "belongs to address records: those of services tell the port";
+                self.note(&format!("{path}.discover.port"), message);
+            }
+            (false, None | Some(0)) => {
+                self.note(&format!("{path}.discover.port"), "is missing, expected the HTTP port");
+            }
+            (true, None) | (false, Some(_)) => (),
+        }
+        Some(Place::Name { name: name.to_owned(), port: discover.port })
+    }
+
+    pub(super) fn discovery(&mut self, file: &DiscoveryFile) -> DiscoveryConfig {
+        let config = DiscoveryConfig {
+            refresh: self.span("discovery.refresh", file.refresh, limits::DISCOVERY_REFRESH),
+            resolve: self.span("discovery.resolve", file.resolve, limits::DISCOVERY_RESOLVE),
+            grace: file.grace.map_or(limits::DISCOVERY_GRACE, |span| span.0),
+            nameserver: file.nameserver.as_deref().and_then(|text| {
+                let address = text.parse().ok();
+                if address.is_none() {
+                    let message = format!("expected an address such as 10.0.0.10:53, got {text:?}");
+                    self.note("discovery.nameserver", message);
+                }
+                address
+            }),
         };
-        let endpoint = Endpoint { host: host.to_owned(), port };
-        Some(Reach { endpoint, url: Some(url.trim_end_matches('/').to_owned()) })
-    }
-
-    fn hashes(&mut self, path: &str, file: &SourceFile, engine: &EngineKind) {
-        let known = registry::hash_schemes(engine);
-        let given =
-            [("hash_scheme", file.hash_scheme.is_some()), ("hash_seed", file.hash_seed.is_some())];
-        if known.is_empty() {
-            for (field, _) in given.into_iter().filter(|(_, given)| *given) {
-                let message = "belongs to an engine whose events do not tell how blocks are hashed";
-                self.note(&format!("{path}.{field}"), message);
+        for (field, span) in [("refresh", config.refresh), ("resolve", config.resolve)] {
+            if span < DISCOVERY_EVERY_MIN {
+                let message = format!("must be at least {DISCOVERY_EVERY_MIN:?}");
+                self.note(&format!("discovery.{field}"), message);
             }
-        } else if let Some(scheme) = &file.hash_scheme
-            && !known.contains(&scheme.as_str())
-        {
-            let message = format!("expected one of {}, got {scheme:?}", known.join(", "));
-            self.note(&format!("{path}.hash_scheme"), message);
         }
+        config
     }
 
-    /// What is asked over HTTP beside the events.
-    fn addresses(&mut self, path: &str, file: &SourceFile) {
-        let expected = "expected an address such as http://host:port/metrics";
-        if let Some(url) = &file.metrics {
-            self.address(&format!("{path}.metrics"), url, expected);
-        }
-        let members = file.members.as_deref().unwrap_or_default();
-        if members.len() > limits::ENGINE_MEMBER_COUNT_MAX {
-            let max = limits::ENGINE_MEMBER_COUNT_MAX;
-            let message = format!("expected up to {max} addresses, got {}", members.len());
-            self.note(&format!("{path}.members"), message);
-        }
-        for (at, url) in members.iter().enumerate() {
-            self.address(&format!("{path}.members[{at}]"), url, expected);
-        }
-    }
-
-    fn address(&mut self, path: &str, text: &str, expected: &str) -> Option<reqwest::Url> {
-        match reqwest::Url::parse(text) {
-            // It is shown in the log. The text is not repeated here, for the same reason.
-            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-                self.note(path, format!("{expected}, without credentials"));
-            }
-            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
-                return Some(url);
-            }
-            Ok(_) | Err(_) => self.note(path, expected),
-        }
-        None
-    }
-
-    fn engine(&mut self, path: &str, name: Option<&str>) -> Option<EngineKind> {
+    /// Absent is no problem where the engine can be asked which one it is.
+    fn engine(&mut self, path: &str, file: &SourceFile) -> Option<EngineKind> {
         let path = format!("{path}.engine");
         let known = registry::engine_names().collect::<Vec<_>>().join(", ");
-        match name {
+        match file.engine.as_deref() {
             Some(name) if registry::engine_names().any(|engine| engine == name) => {
                 return Some(EngineKind::from_name(name));
             }
             Some(name) => self.note(&path, format!("expected one of {known}, got {name:?}")),
+            None if file.url.is_some() || file.discover.is_some() => (),
             None => self.note(&path, format!("is missing, expected one of {known}")),
         }
         None
     }
+}
 
-    fn transport(&mut self, path: &str, name: Option<&str>) -> Option<Transport> {
-        let Some(name) = name else { return Some(Transport::default()) };
-        match name.parse::<Transport>() {
-            Ok(transport) => Some(transport),
-            Err(error) => {
-                self.note(&format!("{path}.transport"), format!("{error}, got {name:?}"));
-                None
-            }
-        }
-    }
+/// Whether the entry's engines are asked where their events are.
+fn is_asked(file: &SourceFile, engine: Option<&EngineKind>) -> bool {
+    let by_server = file.url.is_some() && !engine.is_some_and(registry::is_polled);
+    by_server || file.discover.is_some()
+}
 
-    fn endpoint(&mut self, path: &str, text: &str, bind: bool) -> Option<Endpoint> {
-        match text.parse::<Endpoint>() {
-            Ok(endpoint) if endpoint.host == "*" && !bind => {
-                self.note(path, "host * can only be bound, not connected to");
-                None
-            }
-            Ok(endpoint) => Some(endpoint),
-            Err(error) => {
-                self.note(path, error.to_string());
-                None
-            }
-        }
-    }
+/// Where an entry says that its engine is.
+fn place(file: &SourceFile) -> String {
+    let name = file.discover.as_ref().and_then(|discover| discover.dns.as_ref());
+    let place = [file.url.as_ref(), name, file.endpoint.as_ref()].into_iter().flatten().next();
+    place.cloned().unwrap_or_else(|| "nowhere".to_owned())
 }

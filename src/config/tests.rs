@@ -12,11 +12,11 @@ fn env(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
 }
 
-fn loaded(text: &str, pairs: &[(&str, &str)]) -> Config {
+pub(super) fn loaded(text: &str, pairs: &[(&str, &str)]) -> Config {
     load(Some(&file(text)), &env(pairs), Flags::default()).unwrap()
 }
 
-fn problems(text: &str, pairs: &[(&str, &str)]) -> String {
+pub(super) fn problems(text: &str, pairs: &[(&str, &str)]) -> String {
     load(Some(&file(text)), &env(pairs), Flags::default()).unwrap_err().to_string()
 }
 
@@ -61,14 +61,14 @@ fn every_problem_is_reported_at_once() {
         limits.frame_max: invalid type: integer `5`, expected a size with its unit, such as "64MiB" (kvbridge.toml)
         recovery.held_bytes: expected a size such as "64MiB", got "64" (kvbridge.toml)
         recovery.replay_deadline: expected a duration such as "250ms", got "5 parsecs" (kvbridge.toml)
-        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `url`, `replay`, `snapshot`, `plain_cache`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks`, `metrics`, `members`, `hash_scheme`, `hash_seed` (kvbridge.toml)
+        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `url`, `replay`, `snapshot`, `plain_cache`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks`, `metrics`, `members`, `hash_scheme`, `hash_seed`, `name`, `discover` (kvbridge.toml)
         sources[0].ignore_tags[1]: invalid type: integer `5`, expected a string (kvbridge.toml)
-        surprise: unknown field `surprise`, expected one of `http`, `sources`, `bus`, `index`, `view`, `recovery`, `limits`, `state`, `ready`, `shutdown`, `sinks` (kvbridge.toml)
+        surprise: unknown field `surprise`, expected one of `http`, `sources`, `discovery`, `bus`, `index`, `view`, `recovery`, `limits`, `state`, `ready`, `shutdown`, `sinks` (kvbridge.toml)
         http.listen: expected an address such as 127.0.0.1:8090, got "nowhere" (kvbridge.toml)
         sources[0].engine: expected one of vllm, sglang, trtllm, got "abacus" (kvbridge.toml)
         sources[0].endpoint: expected tcp://host:port, got "udp://a" (kvbridge.toml)
-        sources[1].endpoint: is missing, expected tcp://host:port (kvbridge.toml)
         sources[1].dp: expected 1 to 1024 ranks, got 0 (kvbridge.toml)
+        sources[1].endpoint: is missing, expected tcp://host:port, or a url to be asked at (kvbridge.toml)
         bus.kind: expected embedded, nats or zmq, got "pigeon" (kvbridge.toml)
         recovery.lease: must be longer than recovery.idle_probe and recovery.audit (kvbridge.toml)
         state.dir: must not be empty (kvbridge.toml)
@@ -114,81 +114,6 @@ fn environment_reaches_into_lists_and_is_named_in_problems() {
 }
 
 #[test]
-fn an_engine_that_is_asked_has_a_url_and_its_ranks_share_it() {
-    let text = r#"
-        [[sources]]
-        engine = "trtllm"
-        url = "http://h:8000/"
-        rank = 2
-        dp = 2
-    "#;
-    let config = loaded(text, &[]);
-    let polled = Polled { url: "http://h:8000".to_owned(), first_rank: 2, rank_count: 2 };
-    let seen: Vec<_> =
-        config.sources.iter().map(|s| (s.replica.key().to_string(), &s.polled)).collect();
-    assert_eq!(
-        seen,
-        [
-            ("default.h=3A8000.2".to_owned(), &Some(polled.clone())),
-            ("default.h=3A8000.3".to_owned(), &Some(polled)),
-        ]
-    );
-    let wrong = r#"
-        [[sources]]
-        engine = "trtllm"
-        endpoint = "tcp://h:5557"
-        [[sources]]
-        engine = "vllm"
-        url = "http://h:8000"
-        endpoint = "tcp://h:5557"
-        [[sources]]
-        engine = "trtllm"
-        url = "http://user:secret@h:8000"
-        [[sources]]
-        engine = "trtllm"
-        model = "a"
-        url = "http://h:8000"
-        [[sources]]
-        engine = "trtllm"
-        model = "b"
-        url = "http://h:8000/"
-    "#;
-    expect![[r#"
-        sources[0].endpoint: belongs to an engine that publishes: this one is asked at url (kvbridge.toml)
-        sources[0].url: is missing, expected http://host:port (kvbridge.toml)
-        sources[1].url: belongs to an engine that is asked over HTTP: use endpoint (kvbridge.toml)
-        sources[2].url: expected an address such as http://host:port, without credentials (kvbridge.toml)
-        sources[4]: two sources drain one engine: use dp for its ranks (kvbridge.toml)"#]].assert_eq(&problems(wrong, &[]));
-}
-
-#[test]
-fn ranks_follow_each_other_and_no_replica_is_named_twice() {
-    let text = r#"
-        [[sources]]
-        engine = "vllm"
-        endpoint = "tcp://h:5557"
-        replay = "tcp://h:6557"
-        instance = "h:8000"
-        rank = 4
-        dp = 2
-    "#;
-    let sources = loaded(text, &[]).sources;
-    let seen: Vec<String> = sources
-        .iter()
-        .map(|s| format!("{} {} {}", s.replica.key(), s.endpoint, s.replay.as_ref().unwrap()))
-        .collect();
-    expect![[r#"
-        [
-            "default.h=3A8000.4 tcp://h:5557 tcp://h:6557",
-            "default.h=3A8000.5 tcp://h:5558 tcp://h:6558",
-        ]
-    "#]]
-    .assert_debug_eq(&seen);
-    let twice = format!("{text}{text}");
-    assert!(problems(&twice, &[]).contains("sources[1]: two sources speak of replica default.h"));
-}
-
-#[test]
 fn a_snapshot_socket_is_of_a_plain_engine_that_has_one() {
     let of = |engine: &str, more: &str| {
         format!("[[sources]]\nengine = \"{engine}\"\nendpoint = \"tcp://h:1\"\n{more}")
@@ -201,21 +126,6 @@ fn a_snapshot_socket_is_of_a_plain_engine_that_has_one() {
         .assert_eq(&problems(&of("sglang", socket), &[]));
     expect!["sources[0].snapshot: this engine has no snapshots (kvbridge.toml)"]
         .assert_eq(&problems(&of("vllm", socket), &[]));
-}
-
-#[test]
-fn transport_is_one_of_this_build() {
-    let of = |name: &str| {
-        format!("[[sources]]\nengine = \"vllm\"\nendpoint = \"tcp://h:1\"\ntransport = \"{name}\"")
-    };
-    assert_eq!(loaded(&of("zeromq"), &[]).sources[0].transport, Transport::Zeromq);
-    expect![[r#"sources[0].transport: expected zeromq or omq, got "nng" (kvbridge.toml)"#]]
-        .assert_eq(&problems(&of("nng"), &[]));
-    #[cfg(feature = "omq")]
-    assert_eq!(loaded(&of("omq"), &[]).sources[0].transport, Transport::Omq);
-    #[cfg(not(feature = "omq"))]
-    expect![[r#"sources[0].transport: is not compiled into this program (cargo feature omq), got "omq" (kvbridge.toml)"#]]
-        .assert_eq(&problems(&of("omq"), &[]));
 }
 
 #[test]
@@ -282,8 +192,18 @@ fn fields(section: &str) -> Vec<String> {
 fn every_field_is_documented() {
     let document = include_str!("../../docs/configuration.md");
     for section in [
-        "http", "http.tls", "sources", "bus", "index", "view", "recovery", "limits", "state",
-        "ready", "shutdown",
+        "http",
+        "http.tls",
+        "sources",
+        "discovery",
+        "bus",
+        "index",
+        "view",
+        "recovery",
+        "limits",
+        "state",
+        "ready",
+        "shutdown",
     ] {
         for field in fields(section) {
             assert!(document.contains(&format!("| `{field}` |")), "{field} is not documented");

@@ -10,6 +10,7 @@ use super::{
         ViewFile,
     },
     limits,
+    sources::Named,
 };
 
 /// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
@@ -18,7 +19,7 @@ pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
 /// Model name of a source that names none.
 pub(super) const MODEL_DEFAULT: &str = "default";
 
-type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(super) type Origin<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Notes problems together with where the value came from.
 pub(super) struct Check<'a> {
@@ -33,10 +34,15 @@ pub(super) fn validate(
 ) -> Result<Config, Problems> {
     let mut check = Check { origin, problems };
     let listen = check.listen(file.http.listen.as_deref());
+    let mut named = Named::default();
+    check.sources(&mut named, &file.sources, false);
     let mut config = Config {
         listen,
         http: check.http(listen, file.http),
-        sources: check.sources(&file.sources),
+        sources: named.sources,
+        engines: named.engines,
+        entries: named.entries,
+        discovery: check.discovery(&file.discovery),
         bus: check.bus(file.bus),
         index: check.index(&file.index),
         view: check.view(&file.view),
@@ -49,10 +55,10 @@ pub(super) fn validate(
     match &mut config.bus {
         BusConfig::Nats(nats) => {
             nats.reconnect = (config.limits.reconnect_min, config.limits.reconnect_max);
-            nats.read |= config.sources.is_empty();
+            nats.read |= config.entries.is_empty();
         }
         BusConfig::Zmq(zmq) => {
-            let has_sources = !config.sources.is_empty();
+            let has_sources = !config.entries.is_empty();
             check.zmq_beside(zmq, has_sources, config.state.dir.as_ref());
         }
         BusConfig::Embedded => (),
@@ -63,6 +69,22 @@ pub(super) fn validate(
         check.note(&format!("sinks[{at}]"), message);
     }
     if check.problems.0.is_empty() { Ok(config) } else { Err(check.problems) }
+}
+
+impl<'a> Check<'a> {
+    /// Nothing noted yet.
+    pub(super) fn of(origin: Origin<'a>) -> Check<'a> {
+        Check { origin, problems: Problems::default() }
+    }
+
+    /// What was noted, if anything.
+    pub(super) fn done(self) -> Result<(), Problems> {
+        if self.problems.0.is_empty() { Ok(()) } else { Err(self.problems) }
+    }
+
+    pub(super) fn origin_of(&self, path: &str) -> Option<String> {
+        (self.origin)(path)
+    }
 }
 
 impl Check<'_> {
@@ -115,6 +137,7 @@ impl Check<'_> {
             idle_probe: self.span(&at("idle_probe"), file.idle_probe, limits::IDLE_PROBE),
             audit: self.span(&at("audit"), file.audit, limits::AUDIT),
             lease: self.span(&at("lease"), file.lease, limits::LEASE),
+            rank_missing: self.span(&at("rank_missing"), file.rank_missing, limits::RANK_MISSING),
         };
         if config.lease <= config.idle_probe.max(config.audit) {
             // Else every quiet minute would end trust before the probe that could have kept it.

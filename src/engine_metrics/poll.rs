@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum PollError {
     /// No answer.
-    #[error("no answer: {}", root(.0))]
+    #[error("no answer: {}", web_client::root(.0))]
     Request(#[from] reqwest::Error),
     /// Another answer.
     #[error("answered {0}")]
@@ -33,15 +33,6 @@ pub enum PollError {
     /// An answer without what a member is asked for.
     #[error("tells no start time")]
     NoStart,
-}
-
-/// What caused it all; the chain above repeats the address.
-fn root(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
 }
 
 /// Asks one replica's engine, and passes on what it hears.

@@ -24,6 +24,7 @@ use super::{
     Model, Ports,
     control::{Ask, Fault},
     engine::{Finished, Request},
+    http_sources,
     http_text::{completion_request, metrics_text, start_text, truth_lines},
     settings::FakeSettings,
 };
@@ -37,9 +38,9 @@ const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-struct Shared {
-    settings: Arc<FakeSettings>,
-    ports: Ports,
+pub(super) struct Shared {
+    pub(super) settings: Arc<FakeSettings>,
+    pub(super) ports: Ports,
     asks: Vec<mpsc::Sender<Ask>>,
     turn: AtomicUsize,
     clock: Clock,
@@ -47,10 +48,10 @@ struct Shared {
     quiet_at: Mutex<Option<u64>>,
 }
 
-type Fake = State<Arc<Shared>>;
+pub(super) type Fake = State<Arc<Shared>>;
 
 /// A refusal in the form of the OpenAI API.
-struct Refusal(StatusCode, String);
+pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
 
 impl Refusal {
     fn bad(text: impl Into<String>) -> Refusal {
@@ -83,8 +84,7 @@ pub(super) fn router(
     Router::new()
         .route("/health", get(async || ""))
         .route("/ports", get(ports_json))
-        .route("/kv_event_sources", get(sources))
-        .route("/server_info", get(server_info))
+        .merge(http_sources::router())
         .route("/metrics", get(metrics))
         .route("/members/{tp_rank}/metrics", get(member))
         .route("/kv_cache_events", post(drain))
@@ -251,61 +251,12 @@ async fn ports_json(State(fake): Fake) -> Response {
     json_response(&json!(fake.ports))
 }
 
-/// Rank to its configuration, as the engine's discovery endpoint of 0.31 has it.
-async fn sources(State(fake): Fake) -> Response {
-    let of_rank = |ports: &super::RankPorts| {
-        let config = json!({
-            "enable_kv_cache_events": true,
-            "publisher": "zmq",
-            "endpoint": ports.live,
-            "replay_endpoint": ports.replay,
-            "buffer_steps": fake.settings.buffer_steps,
-            "hwm": 100_000,
-            "max_queue_size": 100_000,
-            "topic": fake.settings.topic,
-        });
-        (ports.rank.to_string(), config)
-    };
-    let map: serde_json::Map<String, Value> = fake.ports.ranks.iter().map(of_rank).collect();
-    json_response(&Value::Object(map))
-}
-
-/// Where events are, as the engine with a tree tells it since 0.5.22. Ports of ranks follow the
-/// first one's; free ports do not, so this is of use with `--pub` and `--replay` only.
-async fn server_info(State(fake): Fake) -> Response {
-    if let Model::Drained(release) = fake.settings.engine {
-        return json_response(&json!({
-            "tokens_per_block": fake.settings.block_size,
-            "kv_cache_hash_algo": release.algorithm(),
-        }));
-    }
-    let port = |endpoint: &str| endpoint.rsplit(':').next().and_then(|port| port.parse().ok());
-    let first = fake.ports.ranks.first();
-    let base = |of: fn(&super::RankPorts) -> &str| first.and_then(|ports| port(of(ports)));
-    let (live, replay): (Option<u16>, Option<u16>) =
-        (base(|ports| &ports.live), base(|ports| &ports.replay));
-    json_response(&json!({
-        "page_size": fake.settings.block_size,
-        "speculative_algorithm": null,
-        "enable_hierarchical_cache": false,
-        "kv_events": {
-            "publisher": "zmq",
-            "endpoint_host": "*",
-            "endpoint_port_base": live,
-            "topic": fake.settings.topic,
-            "block_size": fake.settings.block_size,
-            "dp_size": fake.settings.dp,
-            "replay_endpoint_port_base": replay,
-        },
-    }))
-}
-
 fn query<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
     let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
 }
 
-fn json_response(value: &Value) -> Response {
+pub(super) fn json_response(value: &Value) -> Response {
     with_type(value.to_string(), "application/json")
 }
 

@@ -17,6 +17,7 @@ pub mod engine;
 pub mod hash;
 mod host;
 mod http;
+mod http_sources;
 mod http_text;
 pub mod model;
 mod msgpack;

@@ -121,6 +121,11 @@ impl Release {
         self.since(29, 0)
     }
 
+    /// Its server tells where events are.
+    pub fn tells_sources(self) -> bool {
+        self.since(31, 0)
+    }
+
     /// Items in a hash are tagged by their source.
     pub fn tagged_keys(self) -> bool {
         self.since(31, 0)

@@ -30,7 +30,7 @@ pub enum Scope {
     Read,
     /// See prompts: token ids, salts, extra keys, sessions.
     Tokens,
-    /// Change something: resync.
+    /// Change something: resync, reload, sources.
     Write,
 }
 

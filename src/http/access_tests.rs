@@ -43,13 +43,14 @@ fn world() -> World {
 /// Status and reason. A driver that answers is not part of this: asked, it counts as let in.
 async fn ask(authorization: Option<&str>, method: &str, path: &str) -> String {
     let World { api, commands, .. } = world();
-    drop((commands, api.reloads()));
+    drop((commands, api.reloads(), api.source_requests()));
     let body = match (method, path) {
+        ("POST", "/v1/sources") => r#"{"name":"s","url":"http://h:1"}"#,
         ("POST", "/v1/route") => {
             r#"{"model":"m","token_ids":[1,2],"candidates":[{"instance":"h:8000","load":1}]}"#
         }
         ("POST", _) => r#"{"model":"m","token_ids":[1,2]}"#,
-        (..) => "",
+        _ => "",
     };
     let mut request = Request::builder().method(method).uri(path);
     if let Some(authorization) = authorization {
@@ -98,6 +99,9 @@ async fn every_token_at_every_endpoint() {
         ("POST", "/v1/route".to_owned()),
         ("POST", format!("/v1/replicas/{KEY}/resync")),
         ("POST", "/v1/config/reload".to_owned()),
+        ("GET", "/v1/sources".to_owned()),
+        ("POST", "/v1/sources".to_owned()),
+        ("DELETE", "/v1/sources/s".to_owned()),
     ];
     let mut matrix = String::new();
     for (name, authorization) in shown {

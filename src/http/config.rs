@@ -51,7 +51,7 @@ fn words(keys: &[ReplicaKey]) -> Vec<&str> {
     keys.iter().map(ReplicaKey::as_str).collect()
 }
 
-fn stopping() -> Problem {
+pub(super) fn stopping() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the program stops")
 }
 

@@ -7,6 +7,7 @@
 mod access;
 mod admission;
 mod alarms;
+mod body;
 mod config;
 mod events;
 mod health;
@@ -18,6 +19,7 @@ mod replicas;
 mod route;
 mod serve;
 mod snapshot;
+mod sources;
 mod stall;
 mod tls;
 
@@ -46,7 +48,7 @@ use axum::{
     http::{HeaderValue, header},
     middleware::from_fn_with_state,
     response::Response,
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 use kvbridge_schemas::ReplicaKey;
 use metrics::Gauge;
@@ -63,6 +65,7 @@ pub use readiness::Mode;
 use readiness::Readiness;
 pub use replicas::ReplicaJson;
 pub use serve::Service;
+pub use sources::{EngineStanding, EntryStanding, SourceError, SourceRequest};
 
 use crate::{
     alarms::Alarms,
@@ -118,6 +121,14 @@ struct Shared {
     routes_decided: AtomicU64,
     reloads: mpsc::Sender<ReloadRequest>,
     reloads_taken: Mutex<Option<mpsc::Receiver<ReloadRequest>>>,
+    sources: mpsc::Sender<SourceRequest>,
+    sources_taken: Mutex<Option<mpsc::Receiver<SourceRequest>>>,
+}
+
+impl Shared {
+    fn body_bytes_max(&self) -> usize {
+        usize::try_from(self.limits.body_bytes_max).unwrap_or(usize::MAX)
+    }
 }
 
 impl Api {
@@ -128,12 +139,15 @@ impl Api {
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let reload_queue = usize::try_from(limits::RELOAD_QUEUE).unwrap_or(1);
         let (reloads, reloads_taken) = mpsc::channel(reload_queue);
+        let (sources, sources_taken) = mpsc::channel(limits::SOURCE_QUEUE_REQUESTS);
         let keys = pipeline.fleet.replicas();
         let ages = keys.map(|(key, _)| (key.clone(), telemetry::cursor_age(&key))).collect();
         Api(Arc::new(Shared {
             ages: Mutex::new(ages),
             reloads,
             reloads_taken: Mutex::new(Some(reloads_taken)),
+            sources,
+            sources_taken: Mutex::new(Some(sources_taken)),
             match_token_count_max: AtomicU32::new(limits.match_token_count_max),
             metrics: Metrics::register(),
             readiness: Mutex::new(Readiness::new(ready)),
@@ -156,6 +170,11 @@ impl Api {
         self.0.reloads_taken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Requests about sources, for whoever performs them. Given once.
+    pub fn source_requests(&self) -> Option<mpsc::Receiver<SourceRequest>> {
+        self.0.sources_taken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Takes over the limits that may change while the program runs.
     pub fn apply(&self, limits: &Limits) {
         self.0.match_token_count_max.store(limits.match_token_count_max, Ordering::Relaxed);
@@ -168,13 +187,15 @@ impl Api {
 
     /// All routes.
     pub fn router(self) -> Router {
-        let body_bytes_max = usize::try_from(self.0.limits.body_bytes_max).unwrap_or(usize::MAX);
+        let body_bytes_max = self.0.body_bytes_max();
+        let source_body_max = DefaultBodyLimit::max(limits::SOURCE_BODY_BYTES_MAX);
         let read = Router::new()
             .route("/metrics", get(health::metrics))
             .route("/v1/replicas", get(replicas::all))
             .route("/v1/replicas/{key}", get(replicas::one))
             .route("/v1/replicas/{key}/snapshot", get(snapshot::stream))
             .route("/v1/alarms", get(alarms::all))
+            .route("/v1/sources", get(sources::all))
             .route("/v1/match", post(match_prefix::answer))
             .route("/v1/route", post(route::answer))
             .route("/v1/events", get(events::stream))
@@ -182,6 +203,8 @@ impl Api {
         let write = Router::new()
             .route("/v1/replicas/{key}/resync", post(replicas::resync))
             .route("/v1/config/reload", post(config::reload))
+            .route("/v1/sources/{name}", delete(sources::remove))
+            .route("/v1/sources", post(sources::add).layer(source_body_max))
             .route_layer(from_fn_with_state(self.clone(), admission::write));
         Router::new()
             .route("/healthz", get(health::alive))

@@ -5,19 +5,14 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use axum::{
-    body::Bytes,
-    extract::{FromRequest, Request as HttpRequest, rejection::BytesRejection},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{extract::Request as HttpRequest, http::StatusCode, response::Response};
 use kvbridge_schemas::Trust;
 use serde::{
     Deserialize, Deserializer,
     de::{Error, Visitor},
 };
 
-use super::{Grant, Problem, Shared, route::CandidateJson};
+use super::{Grant, Problem, Shared, body, route::CandidateJson};
 use crate::{
     config::limits,
     index::{Answer, Prompt, Query, QueryError},
@@ -102,12 +97,8 @@ impl Question {
         asked: Asked,
         answer: fn(&Shared, &Question) -> Result<Response, Problem>,
     ) -> Result<Response, Problem> {
-        let body = Bytes::from_request(request, &());
-        let body = tokio::time::timeout(api.body_deadline, body).await.map_err(|_| {
-            let detail = format!("the body took over {:?}", api.body_deadline);
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail)
-        })?;
-        let question = read(api, body, asked)?;
+        let body = body::read(api, request, api.body_bytes_max()).await?;
+        let question = read(api, &body, asked)?;
         if !grant.sees(&question.request.model) {
             let detail = "the token is not for this model";
             return Err(Problem::new(StatusCode::FORBIDDEN, "model_not_allowed", detail));
@@ -178,20 +169,9 @@ impl Told {
     }
 }
 
-fn read(
-    api: &Shared,
-    body: Result<Bytes, BytesRejection>,
-    asked: Asked,
-) -> Result<Question, Problem> {
+fn read(api: &Shared, body: &[u8], asked: Asked) -> Result<Question, Problem> {
     let bad = |reason, detail: String| Problem::new(StatusCode::BAD_REQUEST, reason, detail);
-    let body = body.map_err(|rejection| {
-        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            let detail = format!("the body has over {} bytes", api.limits.body_bytes_max);
-            return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail);
-        }
-        bad("unreadable_body", "the body could not be read".to_owned())
-    })?;
-    let mut request = parse(&body)?;
+    let mut request: Request = body::parse(body)?;
     let told = match (request.token_ids.take(), request.content_hashes.take(), request.block_size) {
         (Some(tokens), None, None) => Told::Tokens(tokens),
         (None, Some(hashes), Some(block_size)) if block_size > 0 => {
@@ -243,31 +223,4 @@ fn check_candidates(candidates: Option<&[CandidateJson]>, asked: Asked) -> Resul
         (Asked::Route, Some(_)) => return Ok(()),
     };
     Err(Problem::new(StatusCode::BAD_REQUEST, problem.0, problem.1))
-}
-
-/// Says where and what kind, never the value that came: it may be a token id or a salt.
-fn parse(body: &[u8]) -> Result<Request, Problem> {
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        let inner = error.inner();
-        let text = inner.to_string();
-        let (reason, detail) = if inner.is_syntax() || inner.is_eof() {
-            ("not_json", format!("the body is not JSON, column {}", inner.column()))
-        } else if text.starts_with("unknown field") {
-            ("unknown_field", format!("unknown field {path}"))
-        } else if text.starts_with("missing field") {
-            // Without the line and column that follow: the body is one object.
-            let field = text.split(" at line ").next().unwrap_or("missing field");
-            ("missing_field", field.to_owned())
-        } else {
-            ("wrong_value", format!("{path} has another type or value than expected"))
-        };
-        Problem::new(StatusCode::BAD_REQUEST, reason, detail)
-    });
-    let request = parsed?;
-    deserializer.end().map_err(|_| {
-        Problem::new(StatusCode::BAD_REQUEST, "not_json", "something follows the JSON object")
-    })?;
-    Ok(request)
 }

@@ -114,7 +114,7 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {
-        let (_, alarms) = Watch::new(Arc::clone(&fleet), clock);
+        let (_, alarms) = Watch::new(Arc::clone(&fleet), clock, limits::RANK_MISSING);
         let (body_deadline, stop) = (Duration::from_millis(200), stop.clone());
         let (ready, finds_more) = (ReadyConfig::default(), false);
         Api::new(ApiParts {

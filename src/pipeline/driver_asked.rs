@@ -17,6 +17,9 @@ impl Driver {
             Command::Resync => return (!self.halted).then_some(Input::Resync),
             Command::OverLimit => return (!self.halted).then_some(Input::OverLimit),
             Command::Release => return (!self.halted).then_some(Input::Release),
+            Command::RankMissing(missing) => {
+                return (!self.halted).then_some(Input::RankMissing(missing));
+            }
             Command::Restarted => {
                 return (!self.halted).then_some(Input::Source(SourceEvent::Restarted));
             }

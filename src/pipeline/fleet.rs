@@ -67,6 +67,8 @@ pub enum Command {
     Release,
     /// A member of the engine started anew.
     Restarted,
+    /// Whether other ranks of the instance deliver and this one never did.
+    RankMissing(bool),
     /// The whole view, as it stands now.
     Snapshot(oneshot::Sender<ViewCut>),
     /// The whole view with what it rests on: what a later process needs.

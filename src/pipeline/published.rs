@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use kvbridge_adapters_api::{Capabilities, EngineMetrics, SnapshotSupport};
+use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, SnapshotSupport};
 use kvbridge_adapters_msgpack::{Decoded, EventFault, FrameError, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{
     Counters, Decode, ExchangeSettings, Link, ReadSnapshot, RetrySettings, SubscribeSettings,
     ZmqSettings, ZmqSource, source,
 };
-use kvbridge_schemas::Projection;
+use kvbridge_schemas::{EngineKind, Projection};
 
-use super::registry::Opened;
+use super::registry::{self, Opened};
 use crate::{
     config::{Config, Endpoint, Limits, SourceConfig},
     view::ViewSettings,
@@ -119,6 +119,44 @@ impl Decode for Frames {
 
     fn snapshot(&mut self) -> Option<Box<dyn ReadSnapshot>> {
         self.snapshots.map(|snapshots| (snapshots.reader)())
+    }
+}
+
+/// One live message, as far as it could be read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decoding {
+    /// What could be read; absent when the body as a whole could not.
+    pub batch: Option<Batch>,
+    /// What could not, one text each. They show no value of the wire.
+    pub faults: Vec<String>,
+}
+
+/// Decodes one live message (topic, seq, payload) without any memory of others.
+pub fn decode(engine: &EngineKind, frames: &[Vec<u8>]) -> Decoding {
+    let [topic, seq_frame, payload, ..] = frames else {
+        let fault = format!("expected 3 frames (topic, seq, payload), {} came", frames.len());
+        return Decoding { batch: None, faults: vec![fault] };
+    };
+    decode_message(engine, &Message { topic, seq_frame, payload })
+}
+
+/// Decodes one message without any memory of others.
+pub fn decode_message(engine: &EngineKind, message: &Message<'_>) -> Decoding {
+    let built = match registry::published(engine) {
+        Ok(built) => built,
+        Err(error) => return Decoding { batch: None, faults: vec![error.to_string()] },
+    };
+    let mut decode = (built.decode)(DecodeLimits::default(), Vec::new());
+    match decode(message) {
+        Ok(Decoded::EndMarker) => Decoding::default(),
+        Ok(Decoded::Batch(decoded)) => match decoded.body {
+            Some(error) => Decoding { batch: None, faults: vec![error.to_string()] },
+            None => Decoding {
+                batch: Some(decoded.batch),
+                faults: decoded.faults.iter().map(describe).collect(),
+            },
+        },
+        Err(error) => Decoding { batch: None, faults: vec![error.to_string()] },
     }
 }
 

@@ -8,16 +8,19 @@ use std::{
 
 #[cfg(feature = "sglang")]
 use bytes::Bytes;
-use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, Removal, Source};
-use kvbridge_adapters_msgpack::{Decoded, Limits as DecodeLimits};
+use kvbridge_adapters_api::{
+    Capabilities, EngineMetrics, EventSources, Removal, Source, SourcesFault,
+};
+use kvbridge_adapters_msgpack::Limits as DecodeLimits;
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 #[cfg(feature = "sglang")]
 use kvbridge_adapters_zmq::{ReadSnapshot, SnapshotPart};
 use kvbridge_schemas::{EngineKind, HashScheme, Projection};
 
+pub use super::published::{Decoding, decode, decode_message};
 use super::{
     HashWatch,
-    published::{self, DecodeMessage, Engine, Message},
+    published::{self, DecodeMessage, Engine},
 };
 use crate::{
     config::{self, Config, Limits, SourceConfig, limits},
@@ -135,49 +138,49 @@ fn polled(engine: &EngineKind) -> Option<Polled> {
     }
 }
 
+/// How an engine is asked where its events are.
+#[derive(Clone, Copy)]
+pub struct Question {
+    /// Which engine.
+    pub engine: &'static str,
+    /// What is asked for.
+    pub path: &'static str,
+    /// Reads the answer.
+    pub read: fn(&[u8]) -> Result<EventSources, SourcesFault>,
+}
+
+const QUESTIONS: &[Question] = &[
+    #[cfg(feature = "vllm")]
+    Question {
+        engine: "vllm",
+        path: "/kv_event_sources",
+        read: kvbridge_adapters_vllm::read_sources,
+    },
+    #[cfg(feature = "sglang")]
+    Question {
+        engine: "sglang",
+        path: "/server_info",
+        read: kvbridge_adapters_sglang::read_sources,
+    },
+    #[cfg(feature = "trtllm")]
+    Question {
+        engine: "trtllm",
+        path: "/server_info",
+        read: kvbridge_adapters_trtllm::read_sources,
+    },
+];
+
+/// What to ask an engine of that kind, or one whose kind is not known.
+pub fn questions(engine: Option<&EngineKind>) -> impl Iterator<Item = &'static Question> {
+    let of = engine.map(EngineKind::as_str);
+    QUESTIONS.iter().filter(move |question| of.is_none_or(|engine| engine == question.engine))
+}
+
 /// The engines that are asked, by address: all ranks of one have one reader.
 #[derive(Debug, Default)]
 pub struct Drains {
     #[cfg(feature = "trtllm")]
     by_url: Mutex<BTreeMap<String, Arc<kvbridge_adapters_trtllm::Poller>>>,
-}
-
-/// One live message, as far as it could be read.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Decoding {
-    /// What could be read; absent when the body as a whole could not.
-    pub batch: Option<Batch>,
-    /// What could not, one text each. They show no value of the wire.
-    pub faults: Vec<String>,
-}
-
-/// Decodes one live message (topic, seq, payload) without any memory of others.
-pub fn decode(engine: &EngineKind, frames: &[Vec<u8>]) -> Decoding {
-    let [topic, seq_frame, payload, ..] = frames else {
-        let fault = format!("expected 3 frames (topic, seq, payload), {} came", frames.len());
-        return Decoding { batch: None, faults: vec![fault] };
-    };
-    decode_message(engine, &Message { topic, seq_frame, payload })
-}
-
-/// Decodes one message without any memory of others.
-pub fn decode_message(engine: &EngineKind, message: &Message<'_>) -> Decoding {
-    let built = match published(engine) {
-        Ok(built) => built,
-        Err(error) => return Decoding { batch: None, faults: vec![error.to_string()] },
-    };
-    let mut decode = (built.decode)(DecodeLimits::default(), Vec::new());
-    match decode(message) {
-        Ok(Decoded::EndMarker) => Decoding::default(),
-        Ok(Decoded::Batch(decoded)) => match decoded.body {
-            Some(error) => Decoding { batch: None, faults: vec![error.to_string()] },
-            None => Decoding {
-                batch: Some(decoded.batch),
-                faults: decoded.faults.iter().map(published::describe).collect(),
-            },
-        },
-        Err(error) => Decoding { batch: None, faults: vec![error.to_string()] },
-    }
 }
 
 /// A source that has begun to connect, and how its events fold.
@@ -343,7 +346,7 @@ pub fn subscription(
     Ok(published::subscription(config, limits))
 }
 
-fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
+pub(super) fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
     let name = || engine.as_str().to_owned();
     match built(engine) {
         Some(built) => Ok(built),

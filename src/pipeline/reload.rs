@@ -78,7 +78,7 @@ pub async fn reload(
     info!(
         added = reloaded.added.len(), removed = reloaded.removed.len(),
         changed = reloaded.changed.len(), applied = ?reloaded.applied,
-        needs_restart = ?reloaded.needs_restart, "configuration read again"
+        needs_restart = ?reloaded.needs_restart, "sources and settings taken over"
     );
     Ok(reloaded)
 }

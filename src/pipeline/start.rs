@@ -103,7 +103,7 @@ pub async fn start(
         BusConfig::Embedded => Arc::new(Embedded::new(fleet.events_sender())),
         BusConfig::Nats(nats) => Arc::new(NatsBus::new(nats)),
         BusConfig::Zmq(zmq) => {
-            let publishes = !config.sources.is_empty();
+            let publishes = config.has_sources();
             Arc::new(ZmqBus::start(zmq, publishes, &fleet, clock, tasks).await?)
         }
     };
@@ -113,7 +113,7 @@ pub async fn start(
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
     }
-    if !config.sources.is_empty() {
+    if config.has_sources() {
         pipeline.bus.keep_snapshots(&pipeline.fleet, clock, tasks);
     }
     if config.bus.is_read() {

@@ -106,6 +106,8 @@ pub enum TrustReason {
     Flushed,
     /// The replica was given up to keep the process within its limits.
     OverLimit,
+    /// Other ranks of the instance deliver, this one never did.
+    RankMissing,
     /// No bridge says that the log is of this life and goes on.
     BridgeSilent,
     /// The view is not as far yet as the bridges say that the log is.
@@ -116,7 +118,7 @@ pub enum TrustReason {
 
 impl TrustReason {
     /// Every reason.
-    pub const ALL: [TrustReason; 22] = [
+    pub const ALL: [TrustReason; 23] = [
         TrustReason::Contiguous,
         TrustReason::JoinedLate,
         TrustReason::Joining,
@@ -136,6 +138,7 @@ impl TrustReason {
         TrustReason::Flushed,
         TrustReason::OverLimit,
         TrustReason::Unannounced,
+        TrustReason::RankMissing,
         TrustReason::BridgeSilent,
         TrustReason::CatchingUp,
         TrustReason::Upstream,
@@ -168,6 +171,7 @@ impl TrustReason {
             TrustReason::Unannounced => "unannounced",
             TrustReason::Flushed => "flushed",
             TrustReason::OverLimit => "over_limit",
+            TrustReason::RankMissing => "rank_missing",
             TrustReason::BridgeSilent => "bridge_silent",
             TrustReason::CatchingUp => "catching_up",
             TrustReason::Upstream => "upstream",

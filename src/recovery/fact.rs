@@ -107,6 +107,8 @@ pub enum Fact {
     OverLimit,
     /// A view that was given up may be learnt again.
     Released,
+    /// Other ranks of the instance deliver, this one never did.
+    RankMissing,
     /// No bridge speaks for the log any more.
     BridgeSilent,
     /// A bridge speaks for the log again.
@@ -171,6 +173,7 @@ impl Fact {
             Fact::Disproved => "disproved",
             Fact::OverLimit => "over_limit",
             Fact::Released => "released",
+            Fact::RankMissing => "rank_missing",
             Fact::BridgeSilent => "bridge_silent",
             Fact::Vouched => "vouched",
             Fact::TailBehind(_) => "tail_behind",

@@ -31,6 +31,9 @@ pub enum Input {
     /// Whoever writes a log from this view lacks batches of it from this seq on: a look at the
     /// engine begins there. Nothing is believed less for it.
     LookFrom(Seq),
+    /// Whether other ranks of the same instance have delivered batches for long and this one never
+    /// did. The shell sees the ranks together; a machine sees its own alone.
+    RankMissing(bool),
     /// The moment returned by `next_deadline` has passed.
     DeadlineReached,
 }

@@ -130,6 +130,8 @@ pub struct Recovery {
     unannounced: bool,
     /// Whoever writes a log from this view lacks batches from here on: the next look brings them.
     look_from: Option<Seq>,
+    /// Other ranks of the instance deliver, and this one never did.
+    rank_missing: bool,
     vouched: Vouched,
     /// Snapshots failed in this episode; another way is taken until the view is settled.
     snapshot_failed: bool,
@@ -190,6 +192,7 @@ impl Recovery {
             quarantine_ms,
             unannounced: false,
             look_from: None,
+            rank_missing: false,
             vouched: Vouched::default(),
             snapshot_failed: false,
             stored_installs: 0,
@@ -210,8 +213,10 @@ impl Recovery {
             Input::OverLimit => self.over_limit(&mut cx),
             Input::Release => self.release(&mut cx),
             Input::LookFrom(seq) => self.look_from(&mut cx, seq),
+            Input::RankMissing(missing) => self.rank_missing(&mut cx, missing),
             Input::DeadlineReached => self.deadline(&mut cx),
         }
+        self.rank_missing &= !self.has_delivered();
         self.follow_vouch(&mut cx);
         self.announce(&mut cx);
         self.assert_invariants();

@@ -1,6 +1,6 @@
 //! What may be believed: derived from phase, lineage and losses, announced in the right order.
 
-use kvbridge_schemas::{Scope, Tier, TierTrust, Trust};
+use kvbridge_schemas::{Scope, Seq, Tier, TierTrust, Trust};
 
 use super::{Action, Cx, Fact, Finding, Recovery, TrustReason, phase::Phase};
 
@@ -54,6 +54,12 @@ impl Recovery {
 
     fn derive(&self) -> (TierTrust, TrustReason) {
         let none = |reason| (TierTrust::default(), reason);
+        let set_aside = matches!(self.phase, Phase::Quarantined { .. } | Phase::Shed { .. });
+        if self.rank_missing && !set_aside {
+            // Nothing was ever folded, so nothing is lost: a view that may be empty only because
+            // nobody speaks is worth nothing.
+            return none(TrustReason::RankMissing);
+        }
         match &self.phase {
             Phase::Detached => none(TrustReason::Detached),
             Phase::Quarantined { .. } => none(TrustReason::TwoPublishers),
@@ -120,6 +126,21 @@ impl Recovery {
             cx.record(fact);
             self.cap.stores.get_or_insert(reason);
         }
+    }
+
+    /// What the shell sees of all ranks together. It counts only where nothing was delivered yet.
+    pub(super) fn rank_missing(&mut self, cx: &mut Cx<'_>, missing: bool) {
+        let missing = missing && !self.has_delivered();
+        if missing && !self.rank_missing {
+            cx.record(Fact::RankMissing);
+            self.withdraw(cx, TrustReason::RankMissing);
+        }
+        self.rank_missing = missing;
+    }
+
+    /// Whether a batch of this epoch was seen.
+    pub(super) fn has_delivered(&self) -> bool {
+        self.highest_live.is_some() || self.cursor.next_seq > Seq(0) || !self.held.is_empty()
     }
 
     /// Whether batches are applied as they come. A probe that waits for its turn holds nothing up.

@@ -124,6 +124,7 @@ fn level(fact: Fact) -> Level {
         | Fact::LeaseExpired
         | Fact::TailLoss(_)
         | Fact::BridgeSilent
+        | Fact::RankMissing
         | Fact::TailBehind(_)
         | Fact::HealedByTwin(_) => Level::Warn,
         Fact::NewEpoch(_)

@@ -42,6 +42,10 @@ pub const SOURCE_REPLAYS: &str = "kvbridge_source_replays_total";
 pub const SOURCE_REPLAYS_FAILED: &str = "kvbridge_source_replay_failures_total";
 /// Looks at an engine's metrics that told nothing.
 pub const ENGINE_POLLS_FAILED: &str = "kvbridge_engine_polls_failed_total";
+/// Engines that are looked for, by what is known of them.
+pub const DISCOVERY_ENGINES: &str = "kvbridge_discovery_engines";
+/// Requests for an engine's sources that told nothing.
+pub const DISCOVERY_FAILED: &str = "kvbridge_discovery_failures_total";
 /// Checkpoints written.
 pub const CHECKPOINTS_WRITTEN: &str = "kvbridge_checkpoints_written_total";
 /// Checkpoints that could not be written.

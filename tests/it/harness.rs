@@ -116,6 +116,16 @@ impl Engine {
         self.command(&json!({"cmd": "restart", "from": from}));
     }
 
+    /// The same as `POST /v1/sources` takes it.
+    pub(crate) fn source_json(&self, name: &str, instance: &str) -> String {
+        json!({
+            "name": name, "engine": "vllm", "model": "m", "instance": instance,
+            "endpoint": format!("tcp://127.0.0.1:{}", self.live),
+            "replay": format!("tcp://127.0.0.1:{}", self.replay),
+        })
+        .to_string()
+    }
+
     /// Its `[[sources]]` entry.
     pub(crate) fn source(&self, instance: &str) -> String {
         format!(
@@ -148,6 +158,27 @@ pub(crate) fn configure(folder: &Path, sources: &[String], more: &str) {
     std::fs::write(folder.join("kvbridge.toml"), text).unwrap();
 }
 
+/// One request to `host:port`; `None` when nobody answers.
+pub(crate) fn send(
+    address: &str,
+    (method, path): (&str, &str),
+    body: &str,
+) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}
+
 impl Bridge {
     /// The program as a command, in `folder`.
     pub(crate) fn command(folder: &Path) -> Command {
@@ -166,17 +197,12 @@ impl Bridge {
 
     /// One request; `None` when nobody answers.
     pub(crate) fn ask(&self, method: &str, path: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect(&self.address).ok()?;
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).ok()?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).ok()?;
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some((status, body.to_owned()))
+        self.send(method, path, "")
+    }
+
+    /// The same with a body.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+        send(&self.address, (method, path), body)
     }
 
     /// The lines of `/v1/events` from now on.

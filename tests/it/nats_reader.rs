@@ -135,6 +135,8 @@ impl Reader {
                     }
                     end => return (seqs, continues, end),
                 },
+                // The live path may still bring what was stored before the source was there.
+                SourceEvent::Live(_) => (),
                 other => panic!("{other:?}"),
             }
         }

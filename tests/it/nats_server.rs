@@ -117,19 +117,23 @@ impl Server {
     /// Everything a stream holds, in its order.
     pub(crate) async fn read(&self, stream: &str) -> Vec<Message> {
         let jetstream = self.jetstream().await;
-        // While a cluster chooses a leader it answers nobody.
+        // While a cluster chooses a leader it answers nobody, of the stream or of consumers.
+        let ask = async || {
+            let stream = jetstream.get_stream(stream).await.map_err(|error| error.to_string())?;
+            let consumer = stream.create_consumer(pull::OrderedConfig::default()).await;
+            let consumer = consumer.map_err(|error| error.to_string())?;
+            let messages = consumer.messages().await.map_err(|error| error.to_string())?;
+            Ok::<_, String>((stream.cached_info().state.messages, messages))
+        };
         let mut looks = 0;
-        let stream = loop {
-            match jetstream.get_stream(stream).await {
-                Ok(stream) => break stream,
+        let (mut left, mut messages) = loop {
+            match ask().await {
+                Ok(found) => break found,
                 Err(error) => assert!(looks < 400, "{error}"),
             }
             looks += 1;
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
-        let mut left = stream.cached_info().state.messages;
-        let config = pull::OrderedConfig::default();
-        let mut messages = stream.create_consumer(config).await.unwrap().messages().await.unwrap();
         let mut read = Vec::new();
         while left > 0 {
             let message = messages.next().await.unwrap().unwrap();

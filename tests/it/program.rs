@@ -60,6 +60,12 @@ impl Running {
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
+    /// Ends it without a word. Returns when it is gone, and its ports with it.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     pub(crate) fn end(mut self, signal: Option<&str>) -> (i32, String) {
         if let Some(signal) = signal {
             self.signal(signal);

@@ -13,6 +13,7 @@ mod hash_chain;
 mod metrics;
 #[cfg(feature = "source")]
 mod source;
+mod told;
 
 pub use batch::{Batch, Loss};
 pub use capabilities::{Capabilities, Continuity, Drain, Removal, Replay, SnapshotSupport};
@@ -27,3 +28,4 @@ pub use hash_chain::{
 pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]
 pub use source::{RequestRefused, Source};
+pub use told::{EventSources, RANK_COUNT_MAX, RankStream, SourcesFault, Streams};

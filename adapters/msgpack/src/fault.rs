@@ -2,6 +2,7 @@
 //! token ids, salts and session ids are customers' secrets.
 
 use kvbridge_adapters_api::Loss;
+use kvbridge_schemas::msgpack::Unreadable;
 
 /// One event that was not read. Its neighbours were.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +108,19 @@ pub enum Reason {
     /// The event's type is not known and not listed to be ignored.
     #[error("unknown type")]
     UnknownTag,
+}
+
+impl From<Unreadable> for Reason {
+    fn from(unreadable: Unreadable) -> Reason {
+        match unreadable {
+            Unreadable::Truncated => Reason::Truncated,
+            Unreadable::Reserved => Reason::Reserved,
+            Unreadable::WrongType => Reason::WrongType,
+            Unreadable::OutOfRange => Reason::OutOfRange,
+            Unreadable::TooLong => Reason::TooLong,
+            Unreadable::NotUtf8 => Reason::NotUtf8,
+        }
+    }
 }
 
 /// Why a whole payload was not read. Half a batch is never applied, so no event of it is returned.

@@ -40,7 +40,7 @@ impl Reader<'_, '_> {
                 Form::Map => self.key().map_err(|reason| (None, reason))?.and_then(F::from_key),
             };
             let Some(field) = field else {
-                self.cursor.skip().map_err(|reason| (None, reason))?;
+                self.cursor.skip().map_err(|reason| (None, reason.into()))?;
                 continue;
             };
             let fail = |reason| (Some(field.name()), reason);
@@ -62,7 +62,7 @@ impl Reader<'_, '_> {
             Form::Array => opened.value_count(),
             Form::Map => opened.count.saturating_mul(2),
         };
-        (0..values).try_for_each(|_| self.cursor.skip())
+        Ok((0..values).try_for_each(|_| self.cursor.skip())?)
     }
 }
 

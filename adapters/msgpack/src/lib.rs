@@ -8,7 +8,6 @@
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
 mod content;
-mod cursor;
 mod decode;
 mod fault;
 mod fields;
@@ -16,9 +15,9 @@ pub mod limits;
 mod reader;
 
 pub use content::fill_content;
-pub use cursor::{Cursor, Int, Kind};
 pub use decode::{Decoded, DecodedBatch, Decoder, Dialect, Read};
 pub use fault::{BodyError, EventFault, Fault, FieldError, FrameError, LostKind, Reason};
 pub use fields::{Field, Shape};
+pub use kvbridge_schemas::msgpack::{Cursor, Int, Kind};
 pub use limits::Limits;
 pub use reader::{Form, Opened, Reader, affordable};

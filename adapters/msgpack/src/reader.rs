@@ -4,10 +4,12 @@
 //!   skipped.
 //! - An event is a positional array or a map, each by itself.
 
-use kvbridge_schemas::{BlockHash, Event};
+use kvbridge_schemas::{
+    BlockHash, Event,
+    msgpack::{Cursor, Int, Kind, Unreadable},
+};
 
 use crate::{
-    cursor::{Cursor, Int, Kind},
     decode::{Dialect, Read},
     fault::{BodyError, Fault, LostKind, Reason},
     limits::Limits,
@@ -98,7 +100,7 @@ type OnEvent<'f, 'a> = &'f mut dyn FnMut(Place, Result<Read<'a>, Fault>);
 
 impl<'a> Reader<'a, '_> {
     fn batch_array<D: Dialect>(&mut self, on_event: OnEvent<'_, 'a>) -> Result<(), BodyError> {
-        let count = self.cursor.array().map_err(BodyError::Unwalkable)?;
+        let count = self.cursor.array().map_err(unwalkable)?;
         if count < 2 {
             return Err(BodyError::NotABatch);
         }
@@ -108,13 +110,13 @@ impl<'a> Reader<'a, '_> {
             self.rank(D::RANK)?;
         }
         for _ in 3..count {
-            self.cursor.skip().map_err(BodyError::Unwalkable)?;
+            self.cursor.skip().map_err(unwalkable)?;
         }
         Ok(())
     }
 
     fn batch_map<D: Dialect>(&mut self, on_event: OnEvent<'_, 'a>) -> Result<(), BodyError> {
-        let pairs = self.cursor.map().map_err(BodyError::Unwalkable)?;
+        let pairs = self.cursor.map().map_err(unwalkable)?;
         let mut has_events = false;
         for _ in 0..pairs {
             let key = self.key().map_err(BodyError::Unwalkable)?;
@@ -126,14 +128,14 @@ impl<'a> Reader<'a, '_> {
                     self.events::<D>(on_event)?;
                 }
                 Some(key) if key == D::RANK => self.rank(D::RANK)?,
-                _ => self.cursor.skip().map_err(BodyError::Unwalkable)?,
+                _ => self.cursor.skip().map_err(unwalkable)?,
             }
         }
         if has_events { Ok(()) } else { Err(BodyError::NoEvents) }
     }
 
     fn ts(&mut self) -> Result<(), BodyError> {
-        let kind = self.cursor.kind().map_err(BodyError::Unwalkable)?;
+        let kind = self.cursor.kind().map_err(unwalkable)?;
         let seconds = match kind {
             Kind::Nil => self.cursor.skip().map(|()| 0.0),
             Kind::Int => self.cursor.int().map(|seconds| match seconds {
@@ -168,7 +170,7 @@ impl<'a> Reader<'a, '_> {
             if read.is_err() {
                 // Only this event is lost: step over it from its start, whatever was wrong inside.
                 self.cursor = start;
-                self.cursor.skip().map_err(BodyError::Unwalkable)?;
+                self.cursor.skip().map_err(unwalkable)?;
             }
             on_event(Place { index, room }, read);
         }
@@ -176,7 +178,6 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn event<D: Dialect>(&mut self) -> Result<Read<'a>, Fault> {
-        let untagged = |reason| Fault { kind: LostKind::UnknownTag, field: None, reason };
         let (form, count) = match self.cursor.kind().map_err(untagged)? {
             Kind::Array => (Form::Array, self.cursor.array().map_err(untagged)?),
             Kind::Map => (Form::Map, self.cursor.map().map_err(untagged)?),
@@ -193,13 +194,13 @@ impl<'a> Reader<'a, '_> {
         match form {
             Form::Array if count == 0 => Err(Reason::NoTag),
             Form::Array if self.cursor.kind()? != Kind::Text => Err(Reason::NoTag),
-            Form::Array => self.cursor.text(max),
+            Form::Array => Ok(self.cursor.text(max)?),
             Form::Map => {
                 // Always the first key so far, but maps have no order.
                 let mut look = Reader { cursor: self.cursor, ..*self };
                 for _ in 0..count {
                     if look.key()? == Some(b"type") {
-                        return look.cursor.text(max);
+                        return Ok(look.cursor.text(max)?);
                     }
                     look.cursor.skip()?;
                 }
@@ -211,9 +212,10 @@ impl<'a> Reader<'a, '_> {
     /// A map's key; `None` for a key that is no text, which is stepped over.
     pub fn key(&mut self) -> Result<Option<&'a [u8]>, Reason> {
         if self.cursor.kind()? == Kind::Text {
-            return self.cursor.text_bytes().map(Some);
+            return Ok(Some(self.cursor.text_bytes()?));
         }
-        self.cursor.skip().map(|()| None)
+        self.cursor.skip()?;
+        Ok(None)
     }
 
     /// A text or nil.
@@ -221,7 +223,7 @@ impl<'a> Reader<'a, '_> {
         if self.cursor.nil() {
             Ok(None)
         } else {
-            self.cursor.text(self.limits.text_bytes).map(Some)
+            Ok(Some(self.cursor.text(self.limits.text_bytes)?))
         }
     }
 
@@ -272,7 +274,7 @@ impl<'a> Reader<'a, '_> {
     pub fn tokens(&mut self, out: &mut Vec<u32>) -> Result<(), Reason> {
         let count = self.token_count()?;
         out.reserve_exact(affordable::<u32>(count, self.cursor.remaining()));
-        self.cursor.u32s(count, out)
+        Ok(self.cursor.u32s(count, out)?)
     }
 
     /// Takes `count` items from the event's and the batch's allowance.
@@ -291,9 +293,17 @@ pub fn affordable<T>(count: usize, remaining: usize) -> usize {
 }
 
 /// An unreadable field of the batch. Bytes that end early are the payload's fault, not the field's.
-fn in_field(field: &'static str, reason: Reason) -> BodyError {
-    match reason {
-        Reason::Truncated | Reason::Reserved => BodyError::Unwalkable(reason),
+fn in_field(field: &'static str, reason: impl Into<Reason>) -> BodyError {
+    match reason.into() {
+        reason @ (Reason::Truncated | Reason::Reserved) => BodyError::Unwalkable(reason),
         reason => BodyError::Field { field, reason },
     }
+}
+
+fn unwalkable(bytes: Unreadable) -> BodyError {
+    BodyError::Unwalkable(bytes.into())
+}
+
+fn untagged(reason: impl Into<Reason>) -> Fault {
+    Fault { kind: LostKind::UnknownTag, field: None, reason: reason.into() }
 }

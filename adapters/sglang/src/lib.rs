@@ -21,6 +21,7 @@ mod capabilities;
 mod normalize;
 pub mod server_info;
 mod snapshot;
+mod sources;
 mod wire;
 
 use kvbridge_adapters_api::Loss;
@@ -37,6 +38,7 @@ pub use snapshot::{
     CHUNK_HASHES_MAX, CHUNK_RECORDS_MAX, RECORD_HASHES_MAX, SNAPSHOT_RECORDS_MAX, SNAPSHOT_REQUEST,
     SnapshotFault, SnapshotMessage, SnapshotReader, ends_snapshot,
 };
+pub use sources::read_sources;
 pub use wire::topic::{LIFE_BYTES_MAX, Topic, TopicError};
 
 /// Format of a batch whose events are positional arrays (to 0.5.19), or that has none.

@@ -149,7 +149,7 @@ impl SnapshotReader {
         let said = self.header.as_ref().ok_or(SnapshotFault::Order)?.record_count;
         let mut cursor = Cursor::new(payload);
         let mut records = Vec::new();
-        let count = cursor.array().map_err(SnapshotFault::Chunk)?;
+        let count = cursor.array().map_err(|fault| SnapshotFault::Chunk(fault.into()))?;
         self.record_count += u64::try_from(count).unwrap_or(u64::MAX);
         if count > CHUNK_RECORDS_MAX {
             return Err(SnapshotFault::Chunk(Reason::TooMany));
@@ -228,7 +228,7 @@ fn bare(hash: BlockHash, parent: Parent) -> SnapshotRecord {
 /// the barrier is not needed: its seq is used once in the life that is named.
 fn header(payload: &[u8]) -> Result<Header, SnapshotFault> {
     let mut cursor = Cursor::new(payload);
-    let fields = cursor.array().map_err(SnapshotFault::Header)?;
+    let fields = cursor.array().map_err(|fault| SnapshotFault::Header(fault.into()))?;
     let version = unsigned(&mut cursor).map_err(SnapshotFault::Header)?;
     if version != VERSION {
         return Err(SnapshotFault::Version { came: version });

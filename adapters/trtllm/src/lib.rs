@@ -40,4 +40,4 @@ pub use instance::{Instance, Step, Strange};
 #[cfg(feature = "source")]
 pub use poll::{PollSettings, Poller, RankSource};
 pub use rank::FORMAT_JSON;
-pub use wire::ServerInfo;
+pub use wire::{ServerInfo, read_sources};

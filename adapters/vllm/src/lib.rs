@@ -30,6 +30,7 @@ pub use kvbridge_adapters_msgpack::{
     BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
 };
 pub use metrics::read_metrics;
+pub use wire::sources::read_sources;
 
 /// Format of a batch whose events are positional arrays (to 0.23), or that has none.
 pub const FORMAT_ARRAY: &str = Vllm::FORMAT_ARRAY;

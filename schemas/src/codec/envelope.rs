@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    CodecError, EVENTS_MAX, ITEMS_MAX,
+    CodecError, EVENTS_MAX, ITEMS_MAX, direct,
     error::need,
     wire::{Got, List, Named, Put, Show, Wire},
 };
@@ -92,6 +92,14 @@ impl Wire for Envelope {
             events: Put(&self.events, show),
         }
         .serialize(to)
+    }
+
+    fn read_direct(payload: &[u8]) -> Option<Self> {
+        direct::envelope(payload)
+    }
+
+    fn write_direct(&self) -> Option<Vec<u8>> {
+        Some(direct::write_envelope(self))
     }
 }
 

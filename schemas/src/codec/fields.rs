@@ -50,7 +50,7 @@ impl<'de> Deserializer<'de> for Ask {
     }
 }
 
-fn codec_fields<T: Deserialize<'static>>() -> BTreeSet<String> {
+pub(super) fn codec_fields<T: Deserialize<'static>>() -> BTreeSet<String> {
     match T::deserialize(Ask) {
         Ok(_) => BTreeSet::new(),
         Err(Asked(fields)) => fields.iter().map(|field| (*field).to_owned()).collect(),

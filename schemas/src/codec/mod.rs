@@ -11,6 +11,11 @@
 //! - Readers take memory only for what they have counted, up to the limits below, and no error
 //!   shows a value of the message.
 
+#[cfg(test)]
+#[path = "../../tests/arbitrary/mod.rs"]
+#[allow(dead_code, reason = "messages without a direct form are tested elsewhere")]
+mod arbitrary;
+mod direct;
 mod envelope;
 mod error;
 mod event;
@@ -50,15 +55,22 @@ impl Message for Status {}
 
 /// Writes `message` as msgpack with named fields.
 pub fn encode_msgpack<M: Message>(message: &M) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(512);
-    let mut to = rmp_serde::Serializer::new(&mut bytes).with_struct_map();
-    message.write(Show::All, &mut to).expect("memory takes any message, and every length is known");
-    bytes
+    direct::encode(message)
 }
 
 /// Reads one msgpack message. Bytes after it are an error.
 pub fn decode_msgpack<M: Message>(payload: &[u8]) -> Result<M, CodecError> {
     check_size(payload.len(), PAYLOAD_BYTES_MAX)?;
+    match M::read_direct(payload) {
+        Some(message) => {
+            debug_assert!(direct::same(&message, payload), "both readers read the same message");
+            Ok(message)
+        }
+        None => serde_msgpack(payload),
+    }
+}
+
+fn serde_msgpack<M: Wire>(payload: &[u8]) -> Result<M, CodecError> {
     let mut from = rmp_serde::Deserializer::from_read_ref(payload);
     from.set_max_depth(DEPTH_MAX);
     match M::read(&mut from) {
@@ -73,7 +85,7 @@ pub fn decode_msgpack<M: Message>(payload: &[u8]) -> Result<M, CodecError> {
 }
 
 /// Finds where reading stopped. The fast reader cannot tell, so a bad message is read twice.
-fn malformed_msgpack<M: Message>(payload: &[u8], fault: Fault) -> CodecError {
+fn malformed_msgpack<M: Wire>(payload: &[u8], fault: Fault) -> CodecError {
     let mut from = rmp_serde::Deserializer::new(Cursor::new(payload));
     from.set_max_depth(DEPTH_MAX);
     // Only the position is wanted; the message was already refused.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    CodecError, RECORDS_MAX,
+    CodecError, RECORDS_MAX, direct,
     envelope::check_version,
     error::need,
     event::{is_false, secret},
@@ -183,6 +183,14 @@ impl Wire for SnapshotRecord {
         }
         .serialize(to)
     }
+
+    fn read_direct(payload: &[u8]) -> Option<Self> {
+        direct::record(payload)
+    }
+
+    fn write_direct(&self) -> Option<Vec<u8>> {
+        Some(direct::write_record(self))
+    }
 }
 
 /// One chunk of a snapshot: a list of records.
@@ -193,6 +201,14 @@ impl Wire for Vec<SnapshotRecord> {
 
     fn write<S: Serializer>(&self, show: Show, to: S) -> Result<S::Ok, S::Error> {
         Put(self.as_slice(), show).serialize(to)
+    }
+
+    fn read_direct(payload: &[u8]) -> Option<Self> {
+        direct::chunk(payload)
+    }
+
+    fn write_direct(&self) -> Option<Vec<u8>> {
+        Some(direct::write_chunk(self))
     }
 }
 

@@ -30,6 +30,16 @@ pub trait Wire: Sized {
     /// Writes the value.
     fn write<S: Serializer>(&self, show: Show, to: S) -> Result<S::Ok, S::Error>;
 
+    /// Reads a whole message without serde, or gives up; see `direct`.
+    fn read_direct(_payload: &[u8]) -> Option<Self> {
+        None
+    }
+
+    /// Writes a whole message without serde, where that is worth it.
+    fn write_direct(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// How many items the value holds, for the limit on an envelope as a whole.
     fn weight(&self) -> usize {
         1

@@ -51,6 +51,11 @@ impl RadixRelease {
         self.since(5, 22)
     }
 
+    /// Its server tells where events are.
+    pub fn tells_sources(self) -> bool {
+        self.since(5, 22)
+    }
+
     /// Replies carry the topic.
     pub fn replay_topic(self) -> bool {
         self.since(5, 22)

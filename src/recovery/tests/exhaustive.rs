@@ -33,6 +33,8 @@ const INPUTS: &[&str] = &[
     "resync",
     "over_limit",
     "release",
+    "rank_missing",
+    "rank_there",
     "finding",
     "finding second_copy",
     "disproved",

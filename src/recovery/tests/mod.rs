@@ -2,13 +2,14 @@
 //!
 //! `checkpoint.rs` restarts the process; `plain.rs` trusts snapshots that leave much out; `log.rs`
 //! reads a bus, `upstream.rs` hears bridges; `table.rs` has one test per label of the contract,
-//! `rollback.rs` more of that one; `transcripts.rs` runs whole dialogues from `tests/transcripts`;
-//! `exhaustive.rs` steps every phase with every input and random scripts.
+//! `rollback.rs` and `rank.rs` more of one; `transcripts.rs` runs whole dialogues from
+//! `tests/transcripts`; `exhaustive.rs` steps every phase with every input and random scripts.
 
 mod checkpoint;
 mod exhaustive;
 mod log;
 mod plain;
+mod rank;
 mod rollback;
 mod script;
 mod table;

@@ -1,7 +1,7 @@
 //! A small language for dialogues. One line holds commands, separated by `;`.
 //!
 //! `attach` `detach` `overflow` `end_marker` `restarted` `unannounced` `resync` `over_limit`
-//! `release` `finding`
+//! `release` `finding` `rank_missing` `rank_there`
 //! `wait 250` (ms; fires every deadline on the way) `live 5` `live 5b` (other bytes under the same
 //! seq) `live 5!` (body unreadable) `live 5?` (a store lost) `live 5~` (unknown tag) `live 5c` (the
 //! engine cleared) `live 5r` (a bridge cleared) `live 5@7` (epoch 7 on the wire) `live 5+3` (span
@@ -185,6 +185,8 @@ impl Script {
             "resync" => Input::Resync,
             "over_limit" => Input::OverLimit,
             "release" => Input::Release,
+            "rank_missing" => Input::RankMissing(true),
+            "rank_there" => Input::RankMissing(false),
             "finding" => Input::Finding(match rest {
                 "host" => Finding::HostCountBelowZero,
                 "second_copy" => Finding::SecondCopy,

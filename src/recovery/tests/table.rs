@@ -1474,3 +1474,22 @@ fn too_large() {
     "#]],
     );
 }
+
+/// A rank that never spoke while others of its instance do: whatever its emptiness looks like.
+// spec: recovery 5.13
+#[test]
+fn rank_missing() {
+    check(
+        vllm_like(),
+        "",
+        "rank_missing; rank_missing; attach; detach; attach; live 0; rank_missing; live 1",
+        expect![[r#"
+            record rank_missing
+            announce none (rank_missing)
+            record first_is_zero
+            apply 0
+            announce exact (contiguous)
+            apply 1
+        "#]],
+    );
+}

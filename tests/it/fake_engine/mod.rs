@@ -1,6 +1,7 @@
 //! The real bridge on a real fake engine: what the bridge holds is what the engine has, or it says
 //! so.
 
+mod by_server;
 mod drained;
 mod faults;
 mod members;

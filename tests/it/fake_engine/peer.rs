@@ -10,6 +10,9 @@ use crate::program::{Running, kvbridge, without_authorities};
 /// No test waits longer for one thing.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Looks before something that nobody announces counts as missing; a minute of them.
+const LOOKS_MAX: u32 = 3_000;
+
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -63,7 +66,7 @@ impl Pair {
 
     /// Starts both and waits for nothing.
     pub(crate) fn begin(engine: &str, args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
-        Pair::join(engine, fake(engine, args), source)
+        Pair::join(engine, fake_engine(engine, "127.0.0.1:0", args), source)
     }
 
     /// A bridge that comes when the engine has had so many requests and these faults wait.
@@ -72,7 +75,7 @@ impl Pair {
         bursts: u64,
         faults: &[Value],
     ) -> Pair {
-        let fake = fake(engine, args);
+        let fake = fake_engine(engine, "127.0.0.1:0", args);
         let control = format!("{}/control", fake.1["http"].as_str().unwrap());
         let client = crate::bridge::http_client();
         let burst = json!({"fault": "burst", "count": bursts});
@@ -111,6 +114,48 @@ impl Pair {
             rank: 0,
             client: crate::bridge::http_client(),
         }
+    }
+
+    /// The same of an engine that is known by its server alone, which that flag names. Returns when
+    /// its replicas are there.
+    pub(crate) async fn by_server(engine: &str, args: &str, flag: &str) -> Pair {
+        let (fake, ports) = fake_engine(engine, "127.0.0.1:0", args);
+        let fake_url = ports["http"].as_str().unwrap().to_owned();
+        let mut command = without_authorities(kvbridge());
+        command.args(["run", "--listen", "127.0.0.1:0", flag, &fake_url]);
+        command.env("KVBRIDGE__DISCOVERY__REFRESH", "100ms");
+        let mut bridge = Running::start(&mut command);
+        let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
+        let (rank, client) = (0, crate::bridge::http_client());
+        let replica_url = format!("{url}/v1/replicas/");
+        let mut pair = Pair { fake, bridge, fake_url, replica_url, rank, client };
+        let instance = pair.fake_url.strip_prefix("http://127.0.0.1:").unwrap();
+        let key = format!("fake.127=2E0=2E0=2E1=3A{instance}.0");
+        pair.replica_url.push_str(&key);
+        for _ in 0..LOOKS_MAX {
+            if pair.replicas().await.contains(&key) {
+                return pair;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        panic!("no replica was found");
+    }
+
+    /// The engine ends, and another process takes its server's place.
+    pub(crate) fn replace(&mut self, engine: &str, args: &str) {
+        let http = self.fake_url.strip_prefix("http://").unwrap().to_owned();
+        self.fake.kill();
+        // Connections to the one before are dead.
+        self.client = crate::bridge::http_client();
+        self.fake = fake_engine(engine, &http, args).0;
+    }
+
+    /// The keys of all replicas, in order.
+    pub(crate) async fn replicas(&self) -> Vec<String> {
+        let (url, _) = self.replica_url.rsplit_once('/').unwrap();
+        let all: Value = serde_json::from_str(&self.text(url).await).unwrap();
+        let all = all["replicas"].as_array().unwrap();
+        all.iter().map(|it| it["key"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Looks at another rank from now on.
@@ -290,12 +335,12 @@ impl Pair {
     }
 }
 
-/// A modelled engine that runs, and where it is.
-fn fake(engine: &str, args: &str) -> (Running, Value) {
+/// A fake engine on free ports but that of its server, and where it is.
+fn fake_engine(engine: &str, http: &str, args: &str) -> (Running, Value) {
     let mut command = kvbridge();
     command.args(["fake-engine", "--engine", engine]);
     command.args("--ports-json --pub 0 --replay 0".split(' '));
-    command.args(["--http", "127.0.0.1:0", "--step-ms", "1"]).args(args.split_whitespace());
+    command.args(["--http", http, "--step-ms", "1"]).args(args.split_whitespace());
     let mut fake = Running::start(&mut command);
     let ports = serde_json::from_str(&fake.line()).unwrap();
     (fake, ports)

@@ -104,7 +104,7 @@ fn removed<'a>(
         }
         Field::NamespacedHashes => namespaced.field(reader, field),
         // A field of stores in a removal: no release sends that.
-        _ => reader.cursor.skip(),
+        _ => Ok(reader.cursor.skip()?),
     })?;
     namespaced.rename(raw.hashes.iter_mut())?;
     Ok(raw)
@@ -141,14 +141,14 @@ fn salt<'a>(reader: &mut Reader<'a, '_>) -> Result<Option<&'a str>, Reason> {
     if reader.cursor.nil() {
         return Ok(None);
     }
-    reader.cursor.text(reader.limits.extra_key_bytes).map(Some)
+    Ok(Some(reader.cursor.text(reader.limits.extra_key_bytes)?))
 }
 
 /// A map with the salt (0.5.18), or a list of component types (a branch), which say nothing of
 /// identity. Another type could be a namespace, so it is refused.
 fn eighth<'a>(reader: &mut Reader<'a, '_>, out: &mut Option<&'a str>) -> Result<(), Reason> {
     match reader.cursor.kind()? {
-        Kind::Nil | Kind::Array => reader.cursor.skip(),
+        Kind::Nil | Kind::Array => Ok(reader.cursor.skip()?),
         Kind::Map => {
             for _ in 0..reader.cursor.map()? {
                 if reader.key()? == Some(SALT_KEY) {

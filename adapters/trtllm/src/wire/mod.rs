@@ -11,7 +11,7 @@ mod tokens;
 use serde_json::value::RawValue;
 
 pub(crate) use event::{Data, Head, RawBlock, RawStored, read_data};
-pub use server_info::ServerInfo;
+pub use server_info::{ServerInfo, read_sources};
 
 use crate::{
     fault::BodyError,

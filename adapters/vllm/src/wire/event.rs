@@ -111,7 +111,7 @@ fn place_field<'a>(
 }
 
 fn number(reader: &mut Reader<'_, '_>) -> Result<Option<u32>, Reason> {
-    if reader.cursor.nil() { Ok(None) } else { reader.cursor.u32().map(Some) }
+    if reader.cursor.nil() { Ok(None) } else { Ok(Some(reader.cursor.u32()?)) }
 }
 
 fn extra_keys(reader: &mut Reader<'_, '_>, out: &mut Vec<Vec<ExtraKey>>) -> Result<(), Reason> {

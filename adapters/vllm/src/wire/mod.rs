@@ -14,6 +14,7 @@ use kvbridge_schemas::{BlockHash, ExtraKey, StoredBlock};
 
 mod event;
 mod field;
+pub(crate) mod sources;
 
 pub(crate) use event::read;
 

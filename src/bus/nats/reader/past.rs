@@ -58,11 +58,14 @@ impl Past for LogPast {
     async fn read(&self, start_seq: Seq, batches: &mpsc::Sender<(Batch, Trust)>) {
         let (tx, mut rx) = mpsc::channel(BUS_ANSWER_PARTS);
         let forward = async {
-            while let Some(part) = rx.recv().await {
-                if let Part::Batch(batch, _, trust) = part
-                    && batches.send((batch, trust)).await.is_err()
-                {
-                    break;
+            'answer: while let Some(part) = rx.recv().await {
+                let Part::Run(parts) = part else { continue };
+                for part in parts {
+                    if let Part::Batch(batch, _, trust) = part
+                        && batches.send((batch, trust)).await.is_err()
+                    {
+                        break 'answer;
+                    }
                 }
             }
             rx.close();

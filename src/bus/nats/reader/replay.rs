@@ -13,10 +13,10 @@ use async_nats::{
     },
 };
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{FutureExt, Stream, StreamExt};
 use kvbridge_adapters_api::Batch;
 use kvbridge_schemas::{BusSeq, Epoch, Replica, Seq, Trust};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::error::Elapsed};
 
 use super::{
     Log, Reader,
@@ -38,6 +38,11 @@ const REQUESTS_MAX: usize = 2;
 
 /// How long a consumer may bring nothing while something is left.
 const CONSUMER_SILENCE: Duration = Duration::from_secs(4);
+
+/// Bytes of batches that are handed over together, if they come at once. One by one each woke the
+/// driver's thread, which cost more than to decode it; larger runs gain nothing, and
+/// [`BUS_ANSWER_PARTS`](crate::config::limits::BUS_ANSWER_PARTS) of them wait.
+const RUN_BYTES: u64 = 64 * 1024;
 
 /// What is asked, with what is remembered.
 pub(super) struct Wanted {
@@ -116,13 +121,17 @@ pub(super) async fn replay(
             epoch,
             window: Reorder::new(WINDOW),
             out: Vec::new(),
+            run: Run::default(),
             parts: &parts,
         },
     };
-    tokio::select! {
-        read = range.read() => read?,
-        () = session.lost.cancelled() => return Err(Broken::Away),
-    }
+    let read = tokio::select! {
+        read = range.read() => read,
+        () = session.lost.cancelled() => Err(Broken::Away),
+    };
+    // What came before it broke off need not be asked for again.
+    range.answer.send().await?;
+    read?;
     let rest = (range.next, range.last);
     range.answer.flush().await?;
     whole(newest_at_leader(&stream, &wanted.subject).await?, rest)?;
@@ -193,7 +202,7 @@ impl Range<'_> {
         let asked = self.client.publish_with_reply(api, inbox, payload).await;
         asked.map_err(|error| Broken::server(&error))?;
         loop {
-            let answer = tokio::time::timeout(BUS_ACK_TIMEOUT, answers.next()).await;
+            let answer = self.answer.next_of(&mut answers, BUS_ACK_TIMEOUT).await?;
             let Ok(Some(message)) = answer else {
                 return Err(Broken::Server("no answer to a request for messages".to_owned()));
             };
@@ -254,7 +263,7 @@ impl Range<'_> {
         let messages = consumer.messages().await;
         let mut messages = messages.map_err(|error| Broken::server(&error))?;
         loop {
-            let next = tokio::time::timeout(CONSUMER_SILENCE, messages.next()).await;
+            let next = self.answer.next_of(&mut messages, CONSUMER_SILENCE).await?;
             let message = match next {
                 Ok(Some(Ok(message))) => message,
                 Ok(Some(Err(error))) => return Err(Broken::server(&error)),
@@ -286,7 +295,15 @@ struct Answer<'a> {
     epoch: Epoch,
     window: Reorder<(Batch, BusSeq, Trust)>,
     out: Vec<(Batch, BusSeq, Trust)>,
+    run: Run,
     parts: &'a mpsc::Sender<Part>,
+}
+
+/// What is handed over together.
+#[derive(Default)]
+struct Run {
+    parts: Vec<Part>,
+    bytes: u64,
 }
 
 impl Answer<'_> {
@@ -306,19 +323,42 @@ impl Answer<'_> {
         };
         // Only its bounds release what waits: an answer is read as fast as it comes.
         self.window.push(Tick(0), Place::of(&batch), (batch, message.at, trust), &mut self.out);
-        self.send().await
+        self.released();
+        if self.run.bytes >= RUN_BYTES { self.send().await } else { Ok(()) }
+    }
+
+    /// What comes next of `messages`. Before it waits it hands over what it has.
+    async fn next_of<S: Stream + Unpin>(
+        &mut self,
+        messages: &mut S,
+        deadline: Duration,
+    ) -> Result<Result<Option<S::Item>, Elapsed>, Broken> {
+        if let Some(at_once) = messages.next().now_or_never() {
+            return Ok(Ok(at_once));
+        }
+        self.send().await?;
+        Ok(tokio::time::timeout(deadline, messages.next()).await)
     }
 
     async fn flush(&mut self) -> Result<(), Broken> {
         self.window.flush(&mut self.out);
+        self.released();
         self.send().await
     }
 
-    async fn send(&mut self) -> Result<(), Broken> {
+    fn released(&mut self) {
         for (batch, at, trust) in self.out.drain(..) {
-            self.parts.send(Part::Batch(batch, at, trust)).await.map_err(|_| Broken::Unwanted)?;
+            self.run.bytes += u64::from(batch.bytes);
+            self.run.parts.push(Part::Batch(batch, at, trust));
         }
-        Ok(())
+    }
+
+    async fn send(&mut self) -> Result<(), Broken> {
+        let Run { parts, .. } = std::mem::take(&mut self.run);
+        if parts.is_empty() {
+            return Ok(());
+        }
+        self.parts.send(Part::Run(parts)).await.map_err(|_| Broken::Unwanted)
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) enum Part {
     Continues(Cursor),
     /// With what its bridge believed of its view then.
     Batch(Batch, BusSeq, Trust),
+    /// Parts that were read together, in order.
+    Run(Vec<Part>),
     /// Everything up to there was read; `None` = the log never had anything.
     End(Option<BusSeq>),
     Truncated,
@@ -78,6 +80,8 @@ pub(super) struct LogSource {
 struct Open {
     attempt: Attempt,
     parts: mpsc::Receiver<Part>,
+    /// What came of them and was not delivered yet: goes with the request when that is given up.
+    run: VecDeque<Part>,
     task: AbortHandle,
 }
 
@@ -179,6 +183,13 @@ impl LogSource {
                 self.follower.replayed(&batch, at);
                 AnswerPart::Batch(batch)
             }
+            // One by one: the follower must not count as read what the driver has not seen.
+            Some(Part::Run(parts)) => {
+                if let Some(open) = &mut self.open {
+                    open.run.extend(parts);
+                }
+                return;
+            }
             Some(Part::Continues(cursor)) => AnswerPart::Continues(cursor),
             Some(Part::End(through)) => {
                 self.open = None;
@@ -219,7 +230,8 @@ impl LogSource {
                 debug!(replica = %key, %attempt, %error, "request to the bus broke off");
             }
         });
-        self.open = Some(Open { attempt, parts, task: task.abort_handle() });
+        let run = VecDeque::new();
+        self.open = Some(Open { attempt, parts, run, task: task.abort_handle() });
     }
 
     fn replay(&mut self, attempt: Attempt, start_seq: Seq) {
@@ -293,8 +305,9 @@ impl Source for LogSource {
 }
 
 async fn next_part(open: &mut Option<Open>) -> (Attempt, Option<Part>) {
-    match open {
-        Some(open) => (open.attempt, open.parts.recv().await),
-        None => std::future::pending().await,
+    let Some(open) = open else { return std::future::pending().await };
+    match open.run.pop_front() {
+        Some(part) => (open.attempt, Some(part)),
+        None => (open.attempt, open.parts.recv().await),
     }
 }

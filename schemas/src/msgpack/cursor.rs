@@ -4,57 +4,15 @@
 
 use std::fmt;
 
-use crate::fault::Reason;
+use super::{
+    Int, Kind, Unreadable,
+    narrow::{WINDOW, narrow},
+};
 
 /// Where the reader stands. A copy is a bookmark.
 #[derive(Clone, Copy)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
-}
-
-/// The type of the next value, as far as a caller has to choose by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Nil.
-    Nil,
-    /// An integer of any width and sign.
-    Int,
-    /// A float of either width.
-    Float,
-    /// A text.
-    Text,
-    /// A byte string.
-    Bytes,
-    /// A list.
-    Array,
-    /// A map.
-    Map,
-    /// A boolean, an extension, or the marker that is never used.
-    Other,
-}
-
-impl Kind {
-    fn of(marker: u8) -> Kind {
-        match marker {
-            0xc0 => Kind::Nil,
-            0x00..=0x7f | 0xcc..=0xd3 | 0xe0..=0xff => Kind::Int,
-            0xca | 0xcb => Kind::Float,
-            0xa0..=0xbf | 0xd9..=0xdb => Kind::Text,
-            0xc4..=0xc6 => Kind::Bytes,
-            0x90..=0x9f | 0xdc | 0xdd => Kind::Array,
-            0x80..=0x8f | 0xde | 0xdf => Kind::Map,
-            0xc1..=0xc3 | 0xc7..=0xc9 | 0xd4..=0xd8 => Kind::Other,
-        }
-    }
-}
-
-/// An integer of any width and sign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Int {
-    /// Zero or above.
-    Unsigned(u64),
-    /// Below zero.
-    Negative(i64),
 }
 
 impl fmt::Debug for Cursor<'_> {
@@ -76,8 +34,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// The type of the next value.
-    pub fn kind(&self) -> Result<Kind, Reason> {
-        self.rest.first().map(|marker| Kind::of(*marker)).ok_or(Reason::Truncated)
+    pub fn kind(&self) -> Result<Kind, Unreadable> {
+        self.rest.first().map(|marker| Kind::of(*marker)).ok_or(Unreadable::Truncated)
     }
 
     /// Takes a nil, if one is next.
@@ -94,66 +52,66 @@ impl<'a> Cursor<'a> {
 
     /// An array's length; never more than the bytes that are left could hold.
     #[inline]
-    pub fn array(&mut self) -> Result<usize, Reason> {
+    pub fn array(&mut self) -> Result<usize, Unreadable> {
         let count = match self.marker()? {
             marker @ 0x90..=0x9f => usize::from(marker & 0x0f),
             0xdc => self.length::<2>()?,
             0xdd => self.length::<4>()?,
-            _ => return Err(Reason::WrongType),
+            _ => return Err(Unreadable::WrongType),
         };
-        if count > self.rest.len() { Err(Reason::Truncated) } else { Ok(count) }
+        if count > self.rest.len() { Err(Unreadable::Truncated) } else { Ok(count) }
     }
 
     /// A map's length in pairs; never more than the bytes that are left could hold.
     #[inline]
-    pub fn map(&mut self) -> Result<usize, Reason> {
+    pub fn map(&mut self) -> Result<usize, Unreadable> {
         // vLLM 0.33 writes map16 headers for 8 pairs: its encoder sizes by the declared fields.
         let pairs = match self.marker()? {
             marker @ 0x80..=0x8f => usize::from(marker & 0x0f),
             0xde => self.length::<2>()?,
             0xdf => self.length::<4>()?,
-            _ => return Err(Reason::WrongType),
+            _ => return Err(Unreadable::WrongType),
         };
-        if pairs > self.rest.len() / 2 { Err(Reason::Truncated) } else { Ok(pairs) }
+        if pairs > self.rest.len() / 2 { Err(Unreadable::Truncated) } else { Ok(pairs) }
     }
 
     /// A text's bytes, not yet checked to be UTF-8.
     #[inline]
-    pub fn text_bytes(&mut self) -> Result<&'a [u8], Reason> {
+    pub fn text_bytes(&mut self) -> Result<&'a [u8], Unreadable> {
         let count = match self.marker()? {
             marker @ 0xa0..=0xbf => usize::from(marker & 0x1f),
             0xd9 => self.length::<1>()?,
             0xda => self.length::<2>()?,
             0xdb => self.length::<4>()?,
-            _ => return Err(Reason::WrongType),
+            _ => return Err(Unreadable::WrongType),
         };
         self.take(count)
     }
 
     /// A text of at most `max` bytes.
-    pub fn text(&mut self, max: usize) -> Result<&'a str, Reason> {
+    pub fn text(&mut self, max: usize) -> Result<&'a str, Unreadable> {
         let bytes = self.text_bytes()?;
         if bytes.len() > max {
-            return Err(Reason::TooLong);
+            return Err(Unreadable::TooLong);
         }
-        std::str::from_utf8(bytes).map_err(|_| Reason::NotUtf8)
+        std::str::from_utf8(bytes).map_err(|_| Unreadable::NotUtf8)
     }
 
     /// A byte string.
     #[inline]
-    pub fn bytes(&mut self) -> Result<&'a [u8], Reason> {
+    pub fn bytes(&mut self) -> Result<&'a [u8], Unreadable> {
         let count = match self.marker()? {
             0xc4 => self.length::<1>()?,
             0xc5 => self.length::<2>()?,
             0xc6 => self.length::<4>()?,
-            _ => return Err(Reason::WrongType),
+            _ => return Err(Unreadable::WrongType),
         };
         self.take(count)
     }
 
     /// An integer.
     #[inline]
-    pub fn int(&mut self) -> Result<Int, Reason> {
+    pub fn int(&mut self) -> Result<Int, Unreadable> {
         Ok(match self.marker()? {
             marker @ 0x00..=0x7f => Int::Unsigned(u64::from(marker)),
             0xcf => Int::Unsigned(u64::from_be_bytes(self.chunk()?)),
@@ -165,38 +123,57 @@ impl<'a> Cursor<'a> {
             0xd1 => signed(i64::from(i16::from_be_bytes(self.chunk()?))),
             0xd0 => signed(i64::from(i8::from_be_bytes(self.chunk()?))),
             marker @ 0xe0..=0xff => signed(i64::from(i8::from_be_bytes([marker]))),
-            _ => return Err(Reason::WrongType),
+            _ => return Err(Unreadable::WrongType),
         })
     }
 
     /// An integer that fits `u32`.
     #[inline]
-    pub fn u32(&mut self) -> Result<u32, Reason> {
+    pub fn u32(&mut self) -> Result<u32, Unreadable> {
         match self.int()? {
-            Int::Unsigned(value) => u32::try_from(value).map_err(|_| Reason::OutOfRange),
-            Int::Negative(_) => Err(Reason::OutOfRange),
+            Int::Unsigned(value) => u32::try_from(value).map_err(|_| Unreadable::OutOfRange),
+            Int::Negative(_) => Err(Unreadable::OutOfRange),
         }
     }
 
     /// An integer that fits `i64`.
-    pub fn i64(&mut self) -> Result<i64, Reason> {
+    pub fn i64(&mut self) -> Result<i64, Unreadable> {
         match self.int()? {
-            Int::Unsigned(value) => i64::try_from(value).map_err(|_| Reason::OutOfRange),
+            Int::Unsigned(value) => i64::try_from(value).map_err(|_| Unreadable::OutOfRange),
             Int::Negative(value) => Ok(value),
         }
     }
 
+    /// An integer that fits `u64`.
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64, Unreadable> {
+        match self.int()? {
+            Int::Unsigned(value) => Ok(value),
+            Int::Negative(_) => Err(Unreadable::OutOfRange),
+        }
+    }
+
+    /// A boolean.
+    #[inline]
+    pub fn bool(&mut self) -> Result<bool, Unreadable> {
+        match self.marker()? {
+            0xc2 => Ok(false),
+            0xc3 => Ok(true),
+            _ => Err(Unreadable::WrongType),
+        }
+    }
+
     /// A float of either width.
-    pub fn float(&mut self) -> Result<f64, Reason> {
+    pub fn float(&mut self) -> Result<f64, Unreadable> {
         match self.marker()? {
             0xcb => Ok(f64::from_be_bytes(self.chunk()?)),
             0xca => Ok(f64::from(f32::from_be_bytes(self.chunk()?))),
-            _ => Err(Reason::WrongType),
+            _ => Err(Unreadable::WrongType),
         }
     }
 
     /// Appends `count` integers that fit `u32`.
-    pub fn u32s(&mut self, count: usize, out: &mut Vec<u32>) -> Result<(), Reason> {
+    pub fn u32s(&mut self, count: usize, out: &mut Vec<u32>) -> Result<(), Unreadable> {
         let mut left = count;
         let mut values = [0; WINDOW];
         while left > 0 {
@@ -216,7 +193,7 @@ impl<'a> Cursor<'a> {
 
     /// Passes over one value with everything in it. Each value takes a byte or more, so that a
     /// false claim ends with the bytes.
-    pub fn skip(&mut self) -> Result<(), Reason> {
+    pub fn skip(&mut self) -> Result<(), Unreadable> {
         let mut pending = 1_usize;
         while pending > 0 {
             pending -= 1;
@@ -228,13 +205,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a header: how many bytes and how many values follow it.
-    fn extent(&mut self) -> Result<(usize, usize), Reason> {
+    fn extent(&mut self) -> Result<(usize, usize), Unreadable> {
         Ok(match self.marker()? {
             0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff => (0, 0),
             marker @ 0x80..=0x8f => (0, 2 * usize::from(marker & 0x0f)),
             marker @ 0x90..=0x9f => (0, usize::from(marker & 0x0f)),
             marker @ 0xa0..=0xbf => (usize::from(marker & 0x1f), 0),
-            0xc1 => return Err(Reason::Reserved),
+            0xc1 => return Err(Unreadable::Reserved),
             0xcc | 0xd0 => (1, 0),
             0xcd | 0xd1 | 0xd4 => (2, 0),
             0xd5 => (3, 0),
@@ -257,28 +234,28 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn marker(&mut self) -> Result<u8, Reason> {
-        let (marker, rest) = self.rest.split_first().ok_or(Reason::Truncated)?;
+    fn marker(&mut self) -> Result<u8, Unreadable> {
+        let (marker, rest) = self.rest.split_first().ok_or(Unreadable::Truncated)?;
         self.rest = rest;
         Ok(*marker)
     }
 
     #[inline]
-    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Reason> {
-        let (chunk, rest) = self.rest.split_first_chunk::<N>().ok_or(Reason::Truncated)?;
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
+        let (chunk, rest) = self.rest.split_first_chunk::<N>().ok_or(Unreadable::Truncated)?;
         self.rest = rest;
         Ok(*chunk)
     }
 
     #[inline]
-    fn length<const N: usize>(&mut self) -> Result<usize, Reason> {
+    fn length<const N: usize>(&mut self) -> Result<usize, Unreadable> {
         let bytes = self.chunk::<N>()?;
         Ok(bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
     }
 
     #[inline]
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Reason> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Reason::Truncated)?;
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Unreadable> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Unreadable::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -287,54 +264,6 @@ impl<'a> Cursor<'a> {
 #[inline]
 fn signed(value: i64) -> Int {
     u64::try_from(value).map_or(Int::Negative(value), Int::Unsigned)
-}
-
-/// Bytes looked at together by [`narrow`].
-const WINDOW: usize = 64;
-
-/// Reads up to `max` integers of the usual widths (fixint, u8, u16, u32) out of the next bytes: how
-/// many it read into `values`, and how many bytes they took. It stops at any other marker.
-///
-/// Prompts are most of the payload. Ids below and above 65536 alternate at random in them, so that
-/// a branch on the width is mispredicted for every second token. There is none here: how far it is
-/// from each byte to the next value, if one starts there, is computed for all bytes at once (in
-/// vectors), and the walk from value to value is one load and one addition each.
-#[inline]
-fn narrow(rest: &[u8], max: usize, values: &mut [u32; WINDOW]) -> (usize, usize) {
-    let Some(window) = rest.first_chunk::<{ WINDOW + 8 }>() else { return (0, 0) };
-    let mut steps = [0_u8; WINDOW];
-    for (step, byte) in steps.iter_mut().zip(window) {
-        *step = match *byte {
-            0x00..=0x7f => 1,
-            0xcc => 2,
-            0xcd => 3,
-            0xce => 5,
-            _ => 0,
-        };
-    }
-    let (mut read, mut at) = (0, 0);
-    for value in values.iter_mut().take(max) {
-        let (Some(step), Some(word)) =
-            (steps.get(at), window.get(at..).and_then(<[u8]>::first_chunk::<8>))
-        else {
-            break;
-        };
-        if *step == 0 {
-            break;
-        }
-        let word = u64::from_be_bytes(*word);
-        // A fixint is its own marker; else the value is the 1, 2 or 4 bytes after it.
-        let (body, bits) = match *step {
-            1 => (word, 8),
-            step => (word << 8, 8 * (u32::from(step) - 1)),
-        };
-        #[expect(clippy::cast_possible_truncation, reason = "at most 32 bits are left")]
-        let narrowed = (body >> (64 - bits)) as u32;
-        *value = narrowed;
-        at += usize::from(*step);
-        read += 1;
-    }
-    (read, at)
 }
 
 #[cfg(test)]
@@ -349,9 +278,9 @@ mod tests {
             bytes
         };
         assert_eq!(Cursor::new(&header(0xdd, 4, 4)).array(), Ok(4));
-        assert_eq!(Cursor::new(&header(0xdd, 5, 4)).array(), Err(Reason::Truncated));
+        assert_eq!(Cursor::new(&header(0xdd, 5, 4)).array(), Err(Unreadable::Truncated));
         assert_eq!(Cursor::new(&header(0xdf, 2, 4)).map(), Ok(2));
-        assert_eq!(Cursor::new(&header(0xdf, 2, 3)).map(), Err(Reason::Truncated));
+        assert_eq!(Cursor::new(&header(0xdf, 2, 3)).map(), Err(Unreadable::Truncated));
     }
 
     #[test]
@@ -376,12 +305,12 @@ mod tests {
             let bytes: Vec<u8> = [vec![marker], vec![0; zeros]].concat();
             let mut cursor = Cursor::new(&bytes);
             if marker == 0xc1 {
-                assert_eq!(cursor.skip(), Err(Reason::Reserved));
+                assert_eq!(cursor.skip(), Err(Unreadable::Reserved));
                 continue;
             }
             assert_eq!((cursor.skip(), cursor.remaining()), (Ok(()), 0), "{marker:#x}");
             if let Some(short) = bytes.get(..zeros).filter(|_| zeros > 0) {
-                assert_eq!(Cursor::new(short).skip(), Err(Reason::Truncated), "{marker:#x}");
+                assert_eq!(Cursor::new(short).skip(), Err(Unreadable::Truncated), "{marker:#x}");
             }
         }
     }
