@@ -35,9 +35,9 @@ full: ci compose soak sim-long fuzz bench alerts advisories
 compose:
     tests/containers/compose.sh
 
-# five thousand seeds, in an optimised build
+# thousands of seeds of both simulators, in an optimised build; prints how many faults of which kind
 sim-long seeds="5000":
-    KVBRIDGE_SIM_SEEDS={{seeds}} cargo test --profile sim -p kvbridge --no-default-features --features planted --test sim -- --nocapture
+    KVBRIDGE_SIM_SEEDS={{seeds}} cargo test --profile sim -p kvbridge --no-default-features --features planted --test sim --test bus_sim fixed_seeds -- --nocapture
 
 # every fuzz target, seconds each; needs cargo-fuzz
 fuzz seconds="120":
