@@ -4,6 +4,9 @@ use super::bus_registry::{
     BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, COMPETING_CONSUMER, SNAPSHOT_FAILED, TAIL_LOSS,
     TWO_PUBLISHERS,
 };
+use super::hit_registry::{
+    ENGINE_HIT_RATE_BELOW_PREDICTION, HIT_RATE_BELOW_BASELINE, PREDICTION_BELOW_ENGINE,
+};
 
 /// How soon somebody must look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,12 @@ pub enum Alarm {
     HashSchemeMismatch,
     /// One of an instance's ranks never said anything.
     RankMissing,
+    /// The engine does not have what the view says.
+    EngineHitRateBelowPrediction,
+    /// The engine has what the view does not know.
+    PredictionBelowEngine,
+    /// Less is cached than before something changed.
+    HitRateBelowBaseline,
 }
 
 /// What is told about an alarm.
@@ -74,9 +83,17 @@ pub struct About {
     pub action: &'static str,
 }
 
+const RANK_MISSING: About = About {
+    name: "rank_missing",
+    severity: Severity::Warning,
+    meaning: "other ranks of this instance send batches, and this one never sent any",
+    first_look: "sources.dp against the engine's own number of ranks, and this rank's ports",
+    action: "correct dp or the ports; if they are right see whether the rank serves and publishes",
+};
+
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 15] = [
+    pub const ALL: [Alarm; 18] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -92,6 +109,9 @@ impl Alarm {
         Alarm::SnapshotFailed,
         Alarm::HashSchemeMismatch,
         Alarm::RankMissing,
+        Alarm::EngineHitRateBelowPrediction,
+        Alarm::PredictionBelowEngine,
+        Alarm::HitRateBelowBaseline,
     ];
 
     /// What is told about it.
@@ -153,13 +173,10 @@ impl Alarm {
                 first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
                 action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
             },
-            Alarm::RankMissing => About {
-                name: "rank_missing",
-                severity: Severity::Warning,
-                meaning: "other ranks of this instance send batches, and this one never sent any",
-                first_look: "sources.dp against the engine's own number of ranks, and this rank's ports",
-                action: "correct dp or the ports; if they are right see whether the rank serves and publishes",
-            },
+            Alarm::RankMissing => RANK_MISSING,
+            Alarm::EngineHitRateBelowPrediction => ENGINE_HIT_RATE_BELOW_PREDICTION,
+            Alarm::PredictionBelowEngine => PREDICTION_BELOW_ENGINE,
+            Alarm::HitRateBelowBaseline => HIT_RATE_BELOW_BASELINE,
         }
     }
 

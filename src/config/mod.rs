@@ -59,6 +59,8 @@ pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
 
+use crate::index::BackfillMode;
+
 /// Everything the program needs to know, proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -88,6 +90,8 @@ pub struct Config {
     pub state: StateConfig,
     /// When `/readyz` says so.
     pub ready: ReadyConfig,
+    /// When guesses of routers are taken.
+    pub backfill: BackfillMode,
     /// The orderly end.
     pub shutdown: ShutdownConfig,
 }

@@ -218,7 +218,7 @@ impl Driver {
     }
 
     fn received(&mut self, event: SourceEvent) -> Input {
-        self.offer(&event);
+        self.tell_author(&event);
         if let SourceEvent::Live(batch) = &event {
             self.metrics.received.increment(1);
             self.metrics.lossy(batch.loss);

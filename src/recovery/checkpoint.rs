@@ -52,14 +52,14 @@ impl Recovery {
             Lineage::Since { reason, .. } => (None, *reason),
             Lineage::Empty => return None,
         };
-        // What the source said of its engine outlives the process as what follows from it.
+        // What was let go without a word is missing after a restart too, whoever is attached then.
         let unannounced = self.unannounced.then_some(TrustReason::Unannounced);
-        let stores_lost = self.cap.stores.or(unannounced);
+        let stores = self.cap.stores.or(unannounced);
         let state = SnapshotState {
             host: trust.host,
             reason: reason.as_str().to_owned(),
             proven,
-            stores_lost: stores_lost.map(|reason| reason.as_str().to_owned()),
+            stores_lost: stores.map(|reason| reason.as_str().to_owned()),
             removals_lost: self.cap.removals,
             audit_from: self.audit_from,
             highest_live: self.highest_live,

@@ -154,6 +154,9 @@ impl Recovery {
         self.forget(cx);
         self.proven(cx);
         self.enter(Phase::Partial(self.next_probe(cx.now)));
+        // Settled, if at nothing: a better view may be fetched again, and a log that goes on would
+        // never bring it by itself.
+        self.snapshot_failed = false;
         self.drain(cx);
         if overflowed && self.settled() && self.anchored() {
             self.start_repair(cx);

@@ -256,6 +256,11 @@ impl Recovery {
         self.replay_unusable_until.is_some_and(|until| until > self.now)
     }
 
+    /// Whether the source does not see its own reconnects.
+    pub fn is_blind(&self) -> bool {
+        self.settings.unproven()
+    }
+
     /// How many live batches wait.
     pub fn held_count(&self) -> usize {
         self.held.len()

@@ -126,3 +126,27 @@ pub const MEMORY_LIMIT: &str = "kvbridge_memory_limit_bytes";
 pub const HTTP_REFUSED: &str = "kvbridge_http_connections_refused_total";
 /// Requests that were not let in.
 pub const HTTP_DENIED: &str = "kvbridge_http_denied_total";
+/// Reports of requests that were served, by what came of them.
+pub const FEEDBACK: &str = "kvbridge_feedback_total";
+/// Input tokens of requests that were reported.
+pub const INPUT_TOKENS: &str = "kvbridge_input_tokens_total";
+/// Of these, what the engines had cached.
+pub const CACHED_TOKENS: &str = "kvbridge_cached_tokens_total";
+/// Of these, what was predicted to be cached.
+pub const PREDICTED_TOKENS: &str = "kvbridge_predicted_tokens_total";
+/// Turns of conversations.
+pub const TURNS: &str = "kvbridge_turns_total";
+/// Tokens of an earlier turn that were computed again.
+pub const REPREFILLED: &str = "kvbridge_reprefilled_tokens_total";
+/// Of the follow-up turns of late those with less than half of the input cached.
+pub const SCATTER_RATIO: &str = "kvbridge_turn_scatter_ratio";
+/// What routers said that replicas computed, by what came of it.
+pub const BACKFILLS: &str = "kvbridge_backfills_total";
+/// Blocks guessed by it.
+pub const BACKFILLED: &str = "kvbridge_backfilled_blocks_total";
+/// Guesses that made room for others before their time.
+pub const BACKFILL_EVICTED: &str = "kvbridge_backfill_evicted_blocks_total";
+/// Tokens that an engine looked up in its cache.
+pub const ENGINE_INPUT_TOKENS: &str = "kvbridge_engine_input_tokens_total";
+/// Of these, those that it had.
+pub const ENGINE_CACHED_TOKENS: &str = "kvbridge_engine_cached_tokens_total";

@@ -109,6 +109,14 @@ impl Script {
         }
     }
 
+    /// The same, with requests so far apart at least.
+    pub(super) fn paced(mut self, interval_ms: u64) -> Script {
+        self.settings.limits.replay_interval_ms = interval_ms;
+        self.settings.limits.replay_interval_ms_max = interval_ms;
+        self.recovery = Recovery::new(self.settings.clone());
+        self
+    }
+
     /// The process ends and comes back; its clock may stand anywhere.
     fn restart(&mut self, with_view: bool) {
         let mut settings = self.settings.clone();
