@@ -29,15 +29,15 @@ play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
     cargo run --release -- play {{file}} {{arguments}}
 
 # everything that .ci/run leaves out
-full: ci compose soak sim-long fuzz bench advisories
+full: ci compose soak sim-long fuzz bench alerts advisories
 
 # the shipped docker-compose.yml, really brought up; needs a Docker daemon
 compose:
     tests/containers/compose.sh
 
-# five thousand seeds, in an optimised build
+# thousands of seeds of both simulators, in an optimised build; prints how many faults of which kind
 sim-long seeds="5000":
-    KVBRIDGE_SIM_SEEDS={{seeds}} cargo test --profile sim -p kvbridge --no-default-features --features planted --test sim -- --nocapture
+    KVBRIDGE_SIM_SEEDS={{seeds}} cargo test --profile sim -p kvbridge --no-default-features --features planted --test sim --test bus_sim fixed_seeds -- --nocapture
 
 # every fuzz target, seconds each; needs cargo-fuzz
 fuzz seconds="120":
@@ -57,6 +57,11 @@ bench:
 # publishing and replay beside a bare client, against a real nats-server
 bench-bus *arguments:
     cargo run --release --manifest-path benches/bus/Cargo.toml -- {{arguments}}
+
+# the alert rules, by promtool (Debian has it in the package prometheus)
+alerts:
+    promtool check rules deploy/prometheus/alerts.yml
+    promtool test rules deploy/prometheus/alerts_test.yml
 
 # known vulnerabilities; needs the network and cargo-deny
 advisories:

@@ -1,6 +1,9 @@
 //! The only place that reads time.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use crate::recovery::Tick;
 
@@ -46,6 +49,16 @@ impl Clock {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Unix milliseconds as they were at first, and what has passed since. A wall clock may be set
+    /// back by a day: what waits until then would wait for a day, and a heartbeat would seem old.
+    #[expect(clippy::disallowed_methods, reason = "this is the place that the rule points to")]
+    pub fn steady_unix_ms() -> u64 {
+        static FIRST: OnceLock<(u64, Instant)> = OnceLock::new();
+        let (unix_ms, at) = FIRST.get_or_init(|| (Clock::unix_ms(), Instant::now()));
+        let passed = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        unix_ms.saturating_add(passed)
     }
 
     /// The wall clock time of a tick, unix milliseconds.

@@ -1,6 +1,22 @@
-//! PURE. What is told about the alarms of a bus.
+//! PURE. What is told about the alarms of a bus, and of whoever else is at an engine.
 
 use super::{About, Severity};
+
+pub(super) const TWO_PUBLISHERS: About = About {
+    name: "two_publishers",
+    severity: Severity::Critical,
+    meaning: "two engines, or bridges that read them otherwise, speak under this replica's name",
+    first_look: "which processes publish at the source's endpoint; life of GET /v1/replicas on each bridge",
+    action: "give each engine its own endpoint and instance, run bridges of one version and ignore_tags, then resync",
+};
+
+pub(super) const COMPETING_CONSUMER: About = About {
+    name: "competing_consumer",
+    severity: Severity::Critical,
+    meaning: "events of a drained engine are gone that its own buffer had room for: somebody else reads them",
+    first_look: "who else posts to the engine's /kv_cache_events: another kvbridge, a router, Dynamo, a curl",
+    action: "leave one reader; if there is but one, raise event_buffer_max_size; restart the engine to be exact again",
+};
 
 pub(super) const BRIDGE_SILENT: About = About {
     name: "bridge_silent",

@@ -9,16 +9,21 @@
 mod board;
 mod bus_registry;
 mod growth;
+mod hit_registry;
+#[cfg(test)]
+mod hit_tests;
+mod hits;
 mod ranks;
 mod registry;
 mod rules;
 mod watch;
 
 pub use board::{Board, CLEAR_AFTER_MS, Change, RAISE_AFTER};
+pub use hits::{HitCounts, HitEvent, Hits};
 pub use ranks::{RankSight, Ranks};
 pub use registry::{About, Alarm, Severity};
 pub use rules::{
-    BRIDGE_SILENT_MS, GAP_OPEN_MS, NEWS_MS, RIVAL_MS, SILENT_MS, SNAPSHOT_FAILURES, Sight,
-    TRAFFIC_MIN, TRAFFIC_WINDOW_SECONDS, holds,
+    BRIDGE_SILENT_MS, GAP_OPEN_MS, HIT_EVENT_MS, HIT_TOKENS_MIN, HitSight, NEWS_MS, RIVAL_MS,
+    SILENT_MS, SNAPSHOT_FAILURES, Sight, TRAFFIC_MIN, TRAFFIC_WINDOW_SECONDS, holds,
 };
 pub use watch::{Alarms, Raised, Watch};

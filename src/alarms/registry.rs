@@ -1,7 +1,11 @@
 //! PURE. Every alarm with what it means, where to look first and what to do.
 
 use super::bus_registry::{
-    BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, SNAPSHOT_FAILED, TAIL_LOSS,
+    BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, COMPETING_CONSUMER, SNAPSHOT_FAILED, TAIL_LOSS,
+    TWO_PUBLISHERS,
+};
+use super::hit_registry::{
+    ENGINE_HIT_RATE_BELOW_PREDICTION, HIT_RATE_BELOW_BASELINE, PREDICTION_BELOW_ENGINE,
 };
 
 /// How soon somebody must look.
@@ -40,6 +44,8 @@ pub enum Alarm {
     ReplayUnusable,
     /// Two engines answer under one name, or bridges that read them otherwise.
     TwoPublishers,
+    /// Another reader takes an engine's events away.
+    CompetingConsumer,
     /// No bridge speaks for the log.
     BridgeSilent,
     /// The log is another one, or without what it had.
@@ -54,6 +60,12 @@ pub enum Alarm {
     HashSchemeMismatch,
     /// One of an instance's ranks never said anything.
     RankMissing,
+    /// The engine does not have what the view says.
+    EngineHitRateBelowPrediction,
+    /// The engine has what the view does not know.
+    PredictionBelowEngine,
+    /// Less is cached than before something changed.
+    HitRateBelowBaseline,
 }
 
 /// What is told about an alarm.
@@ -71,9 +83,17 @@ pub struct About {
     pub action: &'static str,
 }
 
+const RANK_MISSING: About = About {
+    name: "rank_missing",
+    severity: Severity::Warning,
+    meaning: "other ranks of this instance send batches, and this one never sent any",
+    first_look: "sources.dp against the engine's own number of ranks, and this rank's ports",
+    action: "correct dp or the ports; if they are right see whether the rank serves and publishes",
+};
+
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 14] = [
+    pub const ALL: [Alarm; 18] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -81,6 +101,7 @@ impl Alarm {
         Alarm::OverLimit,
         Alarm::ReplayUnusable,
         Alarm::TwoPublishers,
+        Alarm::CompetingConsumer,
         Alarm::BridgeSilent,
         Alarm::BusReset,
         Alarm::BusRetentionPassed,
@@ -88,6 +109,9 @@ impl Alarm {
         Alarm::SnapshotFailed,
         Alarm::HashSchemeMismatch,
         Alarm::RankMissing,
+        Alarm::EngineHitRateBelowPrediction,
+        Alarm::PredictionBelowEngine,
+        Alarm::HitRateBelowBaseline,
     ];
 
     /// What is told about it.
@@ -135,13 +159,8 @@ impl Alarm {
                 first_look: "the source's replay endpoint and the engine's replay buffer setting",
                 action: "name the right replay port, give the engine a journal, then resync",
             },
-            Alarm::TwoPublishers => About {
-                name: "two_publishers",
-                severity: Severity::Critical,
-                meaning: "two engines, or bridges that read them otherwise, speak under this replica's name",
-                first_look: "which processes publish at the source's endpoint; life of GET /v1/replicas on each bridge",
-                action: "give each engine its own endpoint and instance, run bridges of one version and ignore_tags, then resync",
-            },
+            Alarm::TwoPublishers => TWO_PUBLISHERS,
+            Alarm::CompetingConsumer => COMPETING_CONSUMER,
             Alarm::BridgeSilent => BRIDGE_SILENT,
             Alarm::BusReset => BUS_RESET,
             Alarm::BusRetentionPassed => BUS_RETENTION_PASSED,
@@ -154,13 +173,10 @@ impl Alarm {
                 first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
                 action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
             },
-            Alarm::RankMissing => About {
-                name: "rank_missing",
-                severity: Severity::Warning,
-                meaning: "other ranks of this instance send batches, and this one never sent any",
-                first_look: "sources.dp against the engine's own number of ranks, and this rank's ports",
-                action: "correct dp or the ports; if they are right see whether the rank serves and publishes",
-            },
+            Alarm::RankMissing => RANK_MISSING,
+            Alarm::EngineHitRateBelowPrediction => ENGINE_HIT_RATE_BELOW_PREDICTION,
+            Alarm::PredictionBelowEngine => PREDICTION_BELOW_ENGINE,
+            Alarm::HitRateBelowBaseline => HIT_RATE_BELOW_BASELINE,
         }
     }
 

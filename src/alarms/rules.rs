@@ -34,6 +34,41 @@ pub const SNAPSHOT_FAILURES: u64 = 3;
 /// less than it hashed.
 const HASHES_WRONG_MIN: u64 = 3;
 
+/// Points, in permille, between what was predicted and what was cached. Fewer could be whole blocks
+/// and requests that were served while a match was on its way.
+const HIT_PREDICTION: u64 = 100;
+
+/// Points, in permille, below what is usual. Fewer come and go with the traffic.
+const HIT_BASELINE: u64 = 50;
+
+/// How long after a change a lower hit rate may be its doing.
+pub const HIT_EVENT_MS: u64 = 1_800_000;
+
+/// Tokens from which on a rate says something. Fewer could be one long prompt.
+pub const HIT_TOKENS_MIN: u64 = 20_000;
+
+/// Hit rates of one replica in permille; absent = of too few tokens, or too early.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HitSight {
+    /// Predicted of the requests that were reported with a prediction.
+    pub predicted: Option<u64>,
+    /// What the engine had of the same ones.
+    pub routed: Option<u64>,
+    /// What the engine had of all requests.
+    pub observed: Option<u64>,
+    /// The same in the hour before.
+    pub usual: Option<u64>,
+    /// Time since something changed; absent = never.
+    pub event_ms: Option<u64>,
+}
+
+impl HitSight {
+    /// Whether the first rate is so far below the second one.
+    fn is_below(low: Option<u64>, high: Option<u64>, points: u64) -> bool {
+        matches!((low, high), (Some(low), Some(high)) if low + points <= high)
+    }
+}
+
 /// What was seen of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
@@ -47,6 +82,8 @@ pub struct Sight {
     pub request_count: u64,
     /// Time since a batch could not be read as a whole; absent = never.
     pub undecodable_ms: Option<u64>,
+    /// Time since another reader was seen to take events away; absent = never.
+    pub competing_ms: Option<u64>,
     /// Physical blocks of the view on the device.
     pub device_copies: u64,
     /// How many there can be, when known.
@@ -68,6 +105,8 @@ pub struct Sight {
     pub snapshot_failed_ms: Option<u64>,
     /// Blocks of this life that show another hash function, or other tokens.
     pub hashes_wrong: u64,
+    /// Hit rates.
+    pub hits: HitSight,
 }
 
 /// Whether the condition of `alarm` holds.
@@ -88,6 +127,7 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
         Alarm::TwoPublishers => {
             because(TrustReason::TwoPublishers) || sight.rival_ms.is_some_and(|ms| ms >= RIVAL_MS)
         }
+        Alarm::CompetingConsumer => news(sight.competing_ms),
         Alarm::BridgeSilent => {
             because(TrustReason::BridgeSilent) && sight.reason_ms >= BRIDGE_SILENT_MS
         }
@@ -99,6 +139,16 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
         }
         Alarm::HashSchemeMismatch => sight.hashes_wrong >= HASHES_WRONG_MIN,
         Alarm::RankMissing => because(TrustReason::RankMissing),
+        Alarm::EngineHitRateBelowPrediction => {
+            HitSight::is_below(sight.hits.routed, sight.hits.predicted, HIT_PREDICTION)
+        }
+        Alarm::PredictionBelowEngine => {
+            HitSight::is_below(sight.hits.predicted, sight.hits.routed, HIT_PREDICTION)
+        }
+        Alarm::HitRateBelowBaseline => {
+            sight.hits.event_ms.is_some_and(|ms| ms < HIT_EVENT_MS)
+                && HitSight::is_below(sight.hits.observed, sight.hits.usual, HIT_BASELINE)
+        }
     }
 }
 
@@ -111,6 +161,7 @@ impl Sight {
         silent_ms: 0,
         request_count: 1_000,
         undecodable_ms: None,
+        competing_ms: None,
         device_copies: 10,
         pool_blocks: Some(10),
         replay_unusable: false,
@@ -121,6 +172,13 @@ impl Sight {
         snapshot_failures: 0,
         snapshot_failed_ms: None,
         hashes_wrong: HASHES_WRONG_MIN - 1,
+        hits: HitSight {
+            predicted: Some(900),
+            routed: Some(900),
+            observed: Some(900),
+            usual: Some(900),
+            event_ms: Some(0),
+        },
     };
 }
 
@@ -148,6 +206,9 @@ mod tests {
         let lossy = Sight { undecodable_ms: Some(0), ..CALM };
         assert_eq!(held(&lossy), ["undecodable_events"]);
         assert!(held(&Sight { undecodable_ms: Some(NEWS_MS), ..CALM }).is_empty());
+        let robbed = Sight { competing_ms: Some(NEWS_MS - 1), ..CALM };
+        assert_eq!(held(&robbed), ["competing_consumer"]);
+        assert!(held(&Sight { competing_ms: Some(NEWS_MS), ..CALM }).is_empty());
         assert_eq!(held(&Sight { device_copies: 11, ..CALM }), ["view_over_capacity"]);
         assert!(held(&Sight { device_copies: 11, pool_blocks: None, ..CALM }).is_empty());
         assert_eq!(held(&Sight { replay_unusable: true, ..CALM }), ["replay_unusable"]);
@@ -162,6 +223,28 @@ mod tests {
         ] {
             assert_eq!(held(&Sight { reason, reason_ms: 0, ..CALM }), [name]);
         }
+    }
+
+    #[test]
+    fn each_rule_of_hit_rates_holds_at_its_bound_and_not_before() {
+        let hits = |change: fn(&mut HitSight)| {
+            let mut sight = CALM;
+            change(&mut sight.hits);
+            held(&sight)
+        };
+        assert_eq!(hits(|it| it.routed = Some(800)), ["engine_hit_rate_below_prediction"]);
+        assert!(hits(|it| it.routed = Some(801)).is_empty());
+        assert_eq!(hits(|it| it.predicted = Some(800)), ["prediction_below_engine"]);
+        assert!(hits(|it| it.predicted = Some(801)).is_empty());
+        assert!(hits(|it| it.predicted = None).is_empty());
+        assert_eq!(hits(|it| it.observed = Some(850)), ["hit_rate_below_baseline"]);
+        assert!(hits(|it| it.observed = Some(851)).is_empty());
+        let late = |it: &mut HitSight| {
+            (it.observed, it.event_ms) = (Some(0), Some(HIT_EVENT_MS));
+        };
+        assert!(hits(late).is_empty());
+        assert!(hits(|it| (it.observed, it.event_ms) = (Some(0), None)).is_empty());
+        assert!(hits(|it| (it.observed, it.usual) = (Some(0), None)).is_empty());
     }
 
     #[test]

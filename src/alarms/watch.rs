@@ -18,6 +18,7 @@ use tracing::{info, warn};
 use super::{
     Alarm, Board, Change, RankSight, Ranks, Sight,
     growth::{News, Window},
+    hits::{HitEvent, Hits},
 };
 use crate::{
     bus::Name,
@@ -25,7 +26,7 @@ use crate::{
     pipeline::{Command, Fleet, ReplicaHandle, Signs},
     recovery::Tick,
     shared_log::lives::Silence,
-    telemetry::{label, name},
+    telemetry::{EngineHits, label, name},
 };
 
 /// Time between two looks; the unit of the traffic window too.
@@ -38,6 +39,8 @@ pub struct Raised {
     pub alarm: Alarm,
     /// Since when, unix ms.
     pub since_ms: u64,
+    /// What changed before a hit rate fell.
+    pub event: Option<HitEvent>,
 }
 
 type Ringing = BTreeMap<ReplicaKey, Vec<Raised>>;
@@ -72,6 +75,7 @@ struct Watched {
     gauges: Vec<(Alarm, Gauge)>,
     signs: Arc<Signs>,
     undecodable: News,
+    competing: News,
     log_reset: News,
     retention_passed: News,
     tail_loss: News,
@@ -79,6 +83,8 @@ struct Watched {
     /// Since when another bridge speaks, so that this one does not.
     rival_at: Option<Tick>,
     served: Window,
+    hits: Hits,
+    engine_hits: EngineHits,
 }
 
 /// The task that looks.
@@ -124,18 +130,20 @@ impl Watch {
         let fleet: BTreeMap<_, _> = self.fleet.replicas().collect();
         for (key, handle) in &fleet {
             // A source that was opened anew notes its signs elsewhere.
+            let mut hits = Hits::default();
             if self.replicas.get(key).is_some_and(|it| !Arc::ptr_eq(&it.signs, &handle.signs)) {
-                self.forget(key);
+                let before = self.forget(key);
+                hits = before.map(|it| it.reopened(self.clock.now())).unwrap_or_default();
             }
             if !self.replicas.contains_key(key) {
-                self.replicas.insert(key.clone(), Watched::new(key, handle));
+                self.replicas.insert(key.clone(), Watched::new(key, handle, hits));
                 let mut matches = self.matches.write().unwrap_or_else(PoisonError::into_inner);
                 matches.entry(handle.replica.model.clone()).or_default();
             }
         }
         let gone: Vec<_> =
             self.replicas.keys().filter(|it| !fleet.contains_key(it)).cloned().collect();
-        gone.iter().for_each(|key| self.forget(key));
+        gone.iter().for_each(|key| drop(self.forget(key)));
         let models: BTreeSet<&str> = fleet.values().map(|it| it.replica.model.as_str()).collect();
         if read(&self.matches).len() > models.len() {
             let mut matches = self.matches.write().unwrap_or_else(PoisonError::into_inner);
@@ -145,13 +153,13 @@ impl Watch {
         fleet
     }
 
-    fn forget(&mut self, key: &ReplicaKey) {
-        if let Some(watched) = self.replicas.remove(key) {
-            // A driver that was opened anew was told nothing.
-            self.told_missing.remove(key);
-            watched.gauges.iter().for_each(|(_, gauge)| gauge.set(0.0));
-            self.ringing.send_modify(|ringing| drop(ringing.remove(key)));
-        }
+    fn forget(&mut self, key: &ReplicaKey) -> Option<Hits> {
+        let watched = self.replicas.remove(key)?;
+        // A driver that was opened anew was told nothing.
+        self.told_missing.remove(key);
+        watched.gauges.iter().for_each(|(_, gauge)| gauge.set(0.0));
+        self.ringing.send_modify(|ringing| drop(ringing.remove(key)));
+        Some(watched.hits)
     }
 
     /// Looks until stopped.
@@ -165,7 +173,7 @@ impl Watch {
     }
 
     /// One look at everything.
-    fn look(&mut self, now: Tick, unix_ms: u64) {
+    pub(super) fn look(&mut self, now: Tick, unix_ms: u64) {
         let fleet = self.follow();
         let traffic = self.traffic();
         self.compare_ranks(now, &fleet);
@@ -174,8 +182,9 @@ impl Watch {
             let match_count = traffic.get(&handle.replica.model).copied().unwrap_or(0);
             let sight = watched.sight(handle, (now, unix_ms), match_count);
             for change in watched.board.look(now, &sight) {
-                watched.tell(key, change);
-                self.ringing.send_modify(|ringing| note(ringing, key, change, unix_ms));
+                let event = watched.event(change, now);
+                watched.tell(key, change, event);
+                self.ringing.send_modify(|ringing| note(ringing, key, change, (unix_ms, event)));
             }
         }
     }
@@ -215,7 +224,7 @@ impl Watch {
 }
 
 impl Watched {
-    fn new(key: &ReplicaKey, handle: &ReplicaHandle) -> Watched {
+    fn new(key: &ReplicaKey, handle: &ReplicaHandle, hits: Hits) -> Watched {
         let gauge_of = |alarm: Alarm| {
             let labels = vec![
                 Label::new(label::REPLICA, key.to_string()),
@@ -230,12 +239,15 @@ impl Watched {
             gauges: Alarm::ALL.map(gauge_of).into(),
             signs: Arc::clone(&handle.signs),
             undecodable: News::default(),
+            competing: News::default(),
             log_reset: News::default(),
             retention_passed: News::default(),
             tail_loss: News::default(),
             snapshot_failed: News::default(),
             rival_at: None,
             served: Window::default(),
+            hits,
+            engine_hits: EngineHits::register(key),
         }
     }
 
@@ -246,12 +258,16 @@ impl Watched {
         self.rival_at = has_rival(handle).then(|| self.rival_at.unwrap_or(now));
         let served_count = self.served.added(handle.signs.request_count());
         let status = handle.status.borrow();
+        self.engine_hits.set(handle.signs.engine_tokens());
+        let standing = (status.cursor.epoch.0, status.trust.device.as_str());
         Sight {
+            hits: self.hits.look(now, handle.signs.hit_counts(), standing),
             reason: status.reason,
             reason_ms: unix_ms.saturating_sub(status.since_ms),
             silent_ms: since(handle.signs.received_at()),
             request_count: match_count.max(served_count),
             undecodable_ms: self.undecodable.ago(handle.signs.undecodable_count(), now),
+            competing_ms: self.competing.ago(handle.signs.competing_count(), now),
             device_copies: status.device_copies,
             pool_blocks: handle.signs.pool_blocks(),
             replay_unusable: handle.signs.replay_unusable(),
@@ -267,14 +283,21 @@ impl Watched {
         }
     }
 
-    fn tell(&self, key: &ReplicaKey, change: Change) {
+    /// What changed before a hit rate fell, of the alarm that says so.
+    fn event(&self, change: Change, now: Tick) -> Option<HitEvent> {
+        let rang = change == Change::Raised(Alarm::HitRateBelowBaseline);
+        self.hits.event(now).filter(|_| rang)
+    }
+
+    fn tell(&self, key: &ReplicaKey, change: Change, event: Option<HitEvent>) {
         let (Change::Raised(alarm) | Change::Cleared(alarm)) = change;
         let raised = matches!(change, Change::Raised(_));
         let about = alarm.about();
         if raised {
             warn!(
                 replica = %key, alarm = about.name, severity = about.severity.as_str(),
-                meaning = about.meaning, first_look = about.first_look, "alarm raised"
+                meaning = about.meaning, first_look = about.first_look,
+                event = event.map(HitEvent::as_str), "alarm raised"
             );
         } else {
             info!(replica = %key, alarm = about.name, "alarm cleared");
@@ -296,10 +319,15 @@ fn read(matches: &Matches) -> RwLockReadGuard<'_, BTreeMap<String, AtomicU64>> {
     matches.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn note(ringing: &mut Ringing, key: &ReplicaKey, change: Change, unix_ms: u64) {
+fn note(
+    ringing: &mut Ringing,
+    key: &ReplicaKey,
+    change: Change,
+    (since_ms, event): (u64, Option<HitEvent>),
+) {
     let of = ringing.entry(key.clone()).or_default();
     match change {
-        Change::Raised(alarm) => of.push(Raised { alarm, since_ms: unix_ms }),
+        Change::Raised(alarm) => of.push(Raised { alarm, since_ms, event }),
         Change::Cleared(alarm) => of.retain(|raised| raised.alarm != alarm),
     }
 }

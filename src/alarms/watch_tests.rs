@@ -64,7 +64,7 @@ fn silence_under_traffic_rings_and_a_batch_ends_it() {
     }
     assert!(alarms.of(&key).is_empty(), "one look is not enough");
     watch.look(Tick(31_000), 31_000);
-    let raised = Raised { alarm: Alarm::StreamSilent, since_ms: 31_000 };
+    let raised = Raised { alarm: Alarm::StreamSilent, since_ms: 31_000, event: None };
     assert_eq!(alarms.of(&key), [raised]);
     assert!(render.render().contains(&format!("{silent} 1")));
     signs.received(Tick(32_000), Loss::Nothing);
@@ -77,7 +77,10 @@ fn silence_under_traffic_rings_and_a_batch_ends_it() {
         signs.set_figures(None, Some(7_000 + second));
         watch.look(Tick(second * 1_000), second * 1_000);
     }
-    assert_eq!(alarms.of(&key), [Raised { alarm: Alarm::StreamSilent, since_ms: 63_000 }]);
+    assert_eq!(
+        alarms.of(&key),
+        [Raised { alarm: Alarm::StreamSilent, since_ms: 63_000, event: None }]
+    );
     // It started anew: its count did too, and what it served before is not traffic.
     for second in 95..160_u64 {
         signs.set_figures(None, Some(3));

@@ -150,6 +150,7 @@ async fn live(mut running: Running, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => break,
             Some(found) = running.found.recv() => running.follow(found).await,
+            Some(shift) = running.shifts.recv() => running.shift(shift).await,
             Ok(()) = running.lookout.seen.changed() => running.follow_engines().await,
             name = running.tasks.ended() => {
                 error!(task = name.unwrap_or_default(), "a task of the bridge ended");

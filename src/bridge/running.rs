@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -12,7 +13,7 @@ use crate::{
     clock::Clock,
     config::{Config, limits},
     lookout::{Lookout, Watched},
-    pipeline::{self, Pipeline, ReloadError, Reloaded, StartError, Tasks},
+    pipeline::{self, Pipeline, ReloadError, Reloaded, Shift, StartError, Tasks},
 };
 
 /// Everything that runs.
@@ -27,6 +28,8 @@ pub(crate) struct Running {
     pub(crate) tasks: Tasks,
     /// Replicas that come and go on the bus.
     pub(crate) found: mpsc::Receiver<Found>,
+    /// Leases that come and go.
+    pub(crate) shifts: mpsc::Receiver<Shift>,
     pub(crate) state: Option<Arc<StateDir>>,
     keeper: Option<Arc<Keeper>>,
     checkpoint_every: watch::Sender<Duration>,
@@ -58,6 +61,7 @@ impl Running {
             tasks.spawn("checkpoints", checkpoint::keep(Arc::clone(&keeper), every, stop));
             keeper
         });
+        let shifts = pipeline.leases.shifts().unwrap_or_else(|| mpsc::channel(1).1);
         let configured = config.clone();
         Ok(Running {
             config,
@@ -66,6 +70,7 @@ impl Running {
             pipeline,
             tasks,
             found,
+            shifts,
             state,
             keeper,
             checkpoint_every,
@@ -76,6 +81,14 @@ impl Running {
     pub(crate) async fn follow(&mut self, found: Found) {
         let Running { pipeline, tasks, config, .. } = self;
         pipeline.follow(found, config, tasks).await;
+    }
+
+    /// The lease on an engine came or went.
+    pub(crate) async fn shift(&mut self, shift: Shift) {
+        let Running { pipeline, tasks, config, .. } = self;
+        if let Err(error) = pipeline.shift(shift, config, tasks).await {
+            warn!(%error, "a replica could not be opened");
+        }
     }
 
     /// Opens what engines told since, and closes what is gone.
@@ -124,8 +137,13 @@ impl Running {
         let begun = clock.elapsed();
         let kept = tokio::time::timeout(timeout, async {
             tokio::time::sleep(drain).await;
-            for (_, replica) in self.pipeline.fleet.replicas() {
+            let halts = self.pipeline.fleet.replicas().map(|(_, replica)| async move {
                 replica.halt().await;
+            });
+            // All at once: each may wait for an engine's last answer. Half of the time is for what
+            // follows: an engine under load may answer later than anybody waits.
+            if tokio::time::timeout(timeout / 2, join_all(halts)).await.is_err() {
+                warn!("an engine's last answer did not come in time: what was in it is lost");
             }
             if let Some(keeper) = &self.keeper {
                 keeper.save_all().await;

@@ -77,18 +77,23 @@ impl LogWriter {
 
     /// The view was dropped; its life goes on.
     pub fn cleared(&mut self) {
-        self.author.cleared();
+        self.author(|author, life| author.cleared(life));
+    }
+
+    /// The source made a new connection; whether the view is kept, and whether such are seen.
+    pub fn attached(&mut self, view: bool, blind: bool) {
+        self.with_naming(|author, naming| author.attached(naming, view, blind));
     }
 
     /// A batch was applied.
     pub fn applied(&mut self, envelope: Arc<Envelope>) {
-        self.author(|author, life| author.applied(Clock::unix_ms(), envelope, life));
+        self.author(|author, life| author.applied(Clock::steady_unix_ms(), envelope, life));
     }
 
     /// The engine was asked and still has what the view ends with.
     pub fn proven(&self) {
         if let Some(life) = &self.life {
-            life.with(|naming| naming.proven(Clock::unix_ms()));
+            life.with(|naming| naming.proven(Clock::steady_unix_ms()));
         }
     }
 
@@ -107,13 +112,13 @@ impl LogWriter {
 
     /// One input of the driver is done; its view stands here.
     pub fn settled(&mut self, cursor: Cursor, trust: Trust, reason: &'static str) {
-        let now_ms = Clock::unix_ms();
+        let now_ms = Clock::steady_unix_ms();
         self.author(|author, life| author.settled(now_ms, cursor, (trust, reason), life));
     }
 
     /// What the engine's journal shall be asked for, once, by a view that stands.
     pub fn wish(&mut self, stands: bool) -> Option<Seq> {
-        self.author.wish(Clock::unix_ms(), stands)
+        self.author.wish(Clock::steady_unix_ms(), stands)
     }
 
     /// Whether a replayed batch is what the log wishes for.
@@ -123,17 +128,19 @@ impl LogWriter {
 
     /// A replayed batch that was wished for.
     pub fn answered(&mut self, envelope: Arc<Envelope>) {
-        self.with_naming(|author, naming| author.answered(Clock::unix_ms(), envelope, naming));
+        self.with_naming(|author, naming| {
+            author.answered(Clock::steady_unix_ms(), envelope, naming)
+        });
     }
 
     /// The journal's time is over: what it did not give is lost.
     fn give_up(&mut self) {
-        self.with_naming(|author, naming| author.give_up(Clock::unix_ms(), naming));
+        self.with_naming(|author, naming| author.give_up(Clock::steady_unix_ms(), naming));
     }
 
     fn take_name(&mut self) {
         self.with_naming(|author, naming| {
-            let now_ms = Clock::unix_ms();
+            let now_ms = Clock::steady_unix_ms();
             author.take_name(now_ms, naming);
             author.write_unnamed(now_ms, naming);
         });
@@ -238,7 +245,7 @@ async fn told(life: Option<&LogLife>) {
 
 async fn until(at_ms: Option<u64>) {
     let Some(at_ms) = at_ms else { return std::future::pending().await };
-    let left = at_ms.saturating_sub(Clock::unix_ms());
+    let left = at_ms.saturating_sub(Clock::steady_unix_ms());
     tokio::time::sleep(Duration::from_millis(left)).await;
 }
 

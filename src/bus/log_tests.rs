@@ -59,6 +59,7 @@ fn log(life: Arc<LogLife>) -> LogWriter {
 fn named(life: &LogLife, local: u64) {
     let log = Cursor { epoch: Epoch(9), next_seq: Seq(0) };
     let local = Epoch(local);
+    life.own(Epoch(0), 0);
     life.call(local, Name::Named(Named { local, log, missing: Vec::new() }));
 }
 

@@ -37,7 +37,7 @@ use crate::{
     clock::Clock,
     config::SpoolFull,
     pipeline::{Fleet, Signs, Tasks},
-    shared_log::{LogTail, Outgoing},
+    shared_log::{Grant, LogTail, Outgoing},
 };
 
 pub use crate::shared_log::Name;
@@ -97,6 +97,24 @@ pub trait Bus: Send + Sync {
     ) -> Option<Box<dyn Source>> {
         None
     }
+    /// For a bus that bridges share: the right to drain an engine, by a name of that engine.
+    fn lease(&self, _engine: &str) -> Option<Box<dyn Lease>> {
+        None
+    }
+    /// One replica's log, to be read by a bridge that may publish it later.
+    fn follower(
+        &self,
+        _replica: &Replica,
+        _removal: Removal,
+        _signs: &Arc<Signs>,
+        (_clock, _tasks): (Clock, &mut Tasks),
+    ) -> Option<Box<dyn Source>> {
+        None
+    }
+    /// Whether everything that was handed over is stored.
+    fn is_flushed(&self) -> bool {
+        true
+    }
     /// Begins to store views of the replicas that this process publishes, for readers that come
     /// late.
     fn keep_snapshots(&self, _fleet: &Arc<Fleet>, _clock: Clock, _tasks: &mut Tasks) {}
@@ -119,6 +137,17 @@ pub enum Found {
         /// Whose cache.
         replica: Replica,
     },
+}
+
+/// The right to drain one engine, which a bus keeps for one bridge at a time.
+#[async_trait]
+pub trait Lease: Send + Sync {
+    /// Takes it, or renews the revision that was written last.
+    async fn ask(&mut self, revision: Option<u64>) -> Grant;
+    /// Gives it back, so that nobody must wait until it is forgotten.
+    async fn release(&mut self, revision: u64);
+    /// Where the log of a replica ends now, as far as that can be known.
+    async fn end_of(&mut self, replica: &Replica) -> Option<Cursor>;
 }
 
 /// What a log holds of one replica, whichever bridge wrote it.

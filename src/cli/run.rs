@@ -187,6 +187,7 @@ async fn live(
             // What is wrong with the file is logged: a signal has nobody to answer.
             _ = hangup.recv() => drop(service.reload(origin).await),
             Some(found) = service.running.found.recv() => service.running.follow(found).await,
+            Some(shift) = service.running.shifts.recv() => service.running.shift(shift).await,
             Ok(()) = service.running.lookout.seen.changed() => {
                 service.running.follow_engines().await;
             }

@@ -74,6 +74,7 @@ impl Service {
             alarms,
             render: render.clone(),
             ready: config.ready.clone(),
+            backfill: config.backfill,
             finds_more: config.bus.is_read() || !config.engines.is_empty(),
             stop: draining.clone(),
         });

@@ -158,8 +158,24 @@ pub const BUS_SWEEP_REPLICAS: usize = 64;
 /// Too large: readers believe a dead bridge, or must wait that much longer.
 pub const BUS_HEARTBEAT: Duration = Duration::from_secs(1);
 
+/// Time between two renewals of the lease on an engine that is drained, and between two tries to
+/// get it. Too small: writes without news. Too large: a bridge that ends in order is missed that
+/// long.
+pub const BUS_LEASE_RENEW: Duration = Duration::from_millis(500);
+
+/// By how much a holder's lease ends before the bus forgets it. Too small: two bridges ask one
+/// engine while clocks of two machines run apart. Too large: a short cut from the bus ends it.
+pub const BUS_LEASE_MARGIN: Duration = Duration::from_secs(1);
+
+/// How long the bus may take to answer for a lease. Too large: a lost answer costs the lease.
+pub const BUS_LEASE_ASK: Duration = Duration::from_secs(1);
+
+/// How long a new holder waits for its view to reach the end of the log. Too small: it goes on
+/// below the end, and takes for lost what the log has. Too large: nobody asks the engine meanwhile.
+pub const BUS_LEASE_CATCH_UP: Duration = Duration::from_secs(2);
+
 /// How long a heartbeat counts. Too small: one lost heartbeat withdraws trust everywhere. Too
-/// large: a dead bridge is believed that long.
+/// large: a dead bridge is believed that long. A lease on an engine is kept as long.
 pub const BUS_STATUS_TTL: Duration = Duration::from_secs(5);
 
 /// Where the ZeroMQ bus publishes and answers, when the configuration does not say: the loopback,

@@ -42,6 +42,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         limits,
         state,
         ready,
+        backfill,
         shutdown,
     } = wanted;
     let mut changes = Changes {
@@ -63,6 +64,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         ("index", running.index == *index),
         ("state.dir", running.state.dir == state.dir),
         ("ready", running.ready == *ready),
+        ("backfill", running.backfill == *backfill),
     ];
     fixed.extend(fixed_http(&running.http, http));
     fixed.extend(fixed_view(&running.view, view));

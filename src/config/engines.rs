@@ -218,13 +218,13 @@ impl EngineConfig {
     }
 }
 
-/// What to connect to: an IP needs no name server, and ours may not be the one that knew the name.
 /// Where a later rank is reached, if the first is there.
 fn of_rank(first: &Endpoint, address: &Address, offset: u32) -> Result<Endpoint, Unusable> {
     let endpoint = first.for_rank(offset).ok_or(Unusable::NoPort(offset))?;
     Ok(reached_at(endpoint, address))
 }
 
+/// What to connect to: an IP needs no name server, and ours may not be the one that knew the name.
 fn host(address: &Address) -> String {
     address.ip.map_or_else(|| address.host.clone(), ip_text)
 }

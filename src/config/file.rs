@@ -43,6 +43,9 @@ pub struct File {
     /// When `/readyz` says so.
     #[serde(default)]
     pub ready: ReadyFile,
+    /// Guesses of routers.
+    #[serde(default)]
+    pub backfill: BackfillFile,
     /// The orderly end.
     #[serde(default)]
     pub shutdown: ShutdownFile,
@@ -313,6 +316,14 @@ pub struct ReadyFile {
     pub max_wait: Option<Span>,
     /// Whether it may say 503 again.
     pub revocable: Option<bool>,
+}
+
+/// `[backfill]`
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackfillFile {
+    /// `off`, `auto` or `always`.
+    pub mode: Option<String>,
 }
 
 /// `[shutdown]`

@@ -61,8 +61,8 @@ pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
 
-use crate::adapters::Adapters;
 pub use crate::adapters::Options;
+use crate::{adapters::Adapters, index::BackfillMode};
 
 /// Everything the program needs to know, proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +95,8 @@ pub struct Config {
     pub state: StateConfig,
     /// When `/readyz` says so.
     pub ready: ReadyConfig,
+    /// When guesses of routers are taken.
+    pub backfill: BackfillMode,
     /// The orderly end.
     pub shutdown: ShutdownConfig,
 }

@@ -6,13 +6,13 @@ use super::{
     BusConfig, Config, IndexConfig, Limits, Problems, ReadyConfig, RecoveryConfig, ShutdownConfig,
     StateConfig, ViewConfig,
     file::{
-        File, IndexFile, LimitsFile, ReadyFile, RecoveryFile, ShutdownFile, Size, Span, StateFile,
-        ViewFile,
+        BackfillFile, File, IndexFile, LimitsFile, ReadyFile, RecoveryFile, ShutdownFile, Size,
+        Span, StateFile, ViewFile,
     },
     limits,
     sources::Named,
 };
-use crate::adapters::Adapters;
+use crate::{adapters::Adapters, index::BackfillMode};
 
 /// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
 pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
@@ -54,6 +54,7 @@ pub(super) fn validate(
         limits: check.limits(&file.limits),
         state: check.state(&file.state),
         ready: check.ready(&file.ready),
+        backfill: check.backfill(&file.backfill),
         shutdown: check.shutdown(&file.shutdown),
     };
     match &mut config.bus {
@@ -204,6 +205,19 @@ impl Check<'_> {
             policy: file.policy.unwrap_or_default(),
             max_wait: self.span("ready.max_wait", file.max_wait, limits::READY_MAX_WAIT),
             revocable: file.revocable.unwrap_or_default(),
+        }
+    }
+
+    fn backfill(&mut self, file: &BackfillFile) -> BackfillMode {
+        match file.mode.as_deref() {
+            Some("off") => BackfillMode::Off,
+            None | Some("auto") => BackfillMode::Auto,
+            Some("always") => BackfillMode::Always,
+            Some(other) => {
+                let message = format!("expected off, auto or always, got {other:?}");
+                self.note("backfill.mode", message);
+                BackfillMode::Auto
+            }
         }
     }
 

@@ -117,6 +117,7 @@ impl Poll {
             && let Some(figures) = told(&self.key, &self.failed, address, answer)
         {
             self.signs.set_figures(figures.pool_blocks, figures.request_count);
+            self.signs.set_engine_tokens(figures.queried_tokens, figures.hit_tokens);
         }
     }
 

@@ -32,10 +32,13 @@ pub enum Scope {
     Tokens,
     /// Change something: resync, reload, sources.
     Write,
+    /// Tell what came of requests. Apart from `read`, because it moves what others see, and from
+    /// `write`, because a router has no business resyncing.
+    Report,
 }
 
 impl Scope {
-    const ALL: [Scope; 3] = [Scope::Read, Scope::Tokens, Scope::Write];
+    const ALL: [Scope; 4] = [Scope::Read, Scope::Tokens, Scope::Write, Scope::Report];
 
     /// Its name in the file.
     pub fn as_str(self) -> &'static str {
@@ -43,6 +46,7 @@ impl Scope {
             Scope::Read => "read",
             Scope::Tokens => "tokens",
             Scope::Write => "write",
+            Scope::Report => "report",
         }
     }
 }
@@ -61,7 +65,7 @@ pub struct Grant {
 impl Grant {
     /// What everybody is granted where nobody is asked: all but prompts.
     pub fn open() -> Grant {
-        let scopes = [Scope::Read, Scope::Write].into();
+        let scopes = [Scope::Read, Scope::Write, Scope::Report].into();
         Grant { token: None, scopes, models: None, expires_ms: None }
     }
 
@@ -210,7 +214,7 @@ impl Access {
             let named = |name: &String| Scope::ALL.into_iter().find(|scope| scope.as_str() == name);
             let scopes: Option<BTreeSet<Scope>> = entry.scopes.iter().map(named).collect();
             if scopes.as_ref().is_none_or(BTreeSet::is_empty) {
-                note("scopes", "expected some of read, tokens, write".to_owned());
+                note("scopes", "expected some of read, tokens, write, report".to_owned());
             }
             let expires = entry.expires.as_deref().map(unix_ms);
             if expires == Some(None) {
@@ -323,8 +327,8 @@ mod tests {
         "#;
         expect![[r#"
             tokens[0].token: expected 16 or more visible ASCII characters
-            tokens[0].scopes: expected some of read, tokens, write
-            tokens[1].scopes: expected some of read, tokens, write
+            tokens[0].scopes: expected some of read, tokens, write, report
+            tokens[1].scopes: expected some of read, tokens, write, report
             tokens[1].expires: expected a time such as "2027-01-31T00:00:00Z"
             tokens[2].token: is there twice
         "#]]

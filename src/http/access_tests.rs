@@ -27,8 +27,11 @@ const TOKENS: &str = r#"
     token = "write-write-write-write"
     scopes = ["write"]
     [[tokens]]
+    token = "report-report-report-report"
+    scopes = ["report"]
+    [[tokens]]
     token = "other-other-other-other"
-    scopes = ["read", "tokens", "write"]
+    scopes = ["read", "tokens", "write", "report"]
     models = ["other"]
     [[tokens]]
     token = "expired-expired-expired"
@@ -49,6 +52,10 @@ async fn ask(authorization: Option<&str>, method: &str, path: &str) -> String {
         ("POST", "/v1/route") => {
             r#"{"model":"m","token_ids":[1,2],"candidates":[{"instance":"h:8000","load":1}]}"#
         }
+        ("POST", "/v1/feedback") => {
+            r#"{"model":"m","instance":"h:8000","input_tokens":2,"cached_tokens":1}"#
+        }
+        ("POST", "/v1/backfill") => r#"{"model":"m","instance":"h:8000","token_ids":[1,2]}"#,
         ("POST", _) => r#"{"model":"m","token_ids":[1,2]}"#,
         _ => "",
     };
@@ -72,7 +79,7 @@ async fn ask(authorization: Option<&str>, method: &str, path: &str) -> String {
 
 #[tokio::test]
 async fn every_token_at_every_endpoint() {
-    let shown: [(&str, Option<&str>); 9] = [
+    let shown: [(&str, Option<&str>); 10] = [
         ("no token", None),
         ("basic", Some("Basic cmVhZA==")),
         ("unknown", Some("Bearer read-read-read-reaX")),
@@ -81,6 +88,7 @@ async fn every_token_at_every_endpoint() {
         ("read, lower case", Some("bearer read-read-read-read")),
         ("read+tokens of m", Some("Bearer tokens-tokens-tokens")),
         ("write", Some("Bearer write-write-write-write")),
+        ("report", Some("Bearer report-report-report-report")),
         ("all of another model", Some("Bearer other-other-other-other")),
     ];
     let endpoints = [
@@ -97,6 +105,8 @@ async fn every_token_at_every_endpoint() {
         ("GET", "/v1/events?color=red".to_owned()),
         ("POST", "/v1/match".to_owned()),
         ("POST", "/v1/route".to_owned()),
+        ("POST", "/v1/feedback".to_owned()),
+        ("POST", "/v1/backfill".to_owned()),
         ("POST", format!("/v1/replicas/{KEY}/resync")),
         ("POST", "/v1/config/reload".to_owned()),
         ("GET", "/v1/sources".to_owned()),

@@ -24,6 +24,11 @@ pub(super) async fn write(State(api): State<Api>, request: Request, next: Next) 
     admit(&api, Scope::Write, request, next).await
 }
 
+/// For routes that report what came of requests.
+pub(super) async fn report(State(api): State<Api>, request: Request, next: Next) -> Response {
+    admit(&api, Scope::Report, request, next).await
+}
+
 async fn admit(Api(api): &Api, scope: Scope, mut request: Request, next: Next) -> Response {
     let admitted = api.access.now().admit(request.headers(), Clock::unix_ms());
     match admitted.and_then(|grant| grant.require(scope).map(|()| grant)) {

@@ -6,6 +6,7 @@ use axum::{Extension, extract::State, response::Response};
 use serde::Serialize;
 
 use super::{Api, Grant, json};
+use crate::alarms::HitEvent;
 
 #[derive(Serialize)]
 struct AlarmJson<'a> {
@@ -16,6 +17,8 @@ struct AlarmJson<'a> {
     meaning: &'static str,
     first_look: &'static str,
     action: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -43,6 +46,7 @@ pub(super) async fn all(
                 meaning: about.meaning,
                 first_look: about.first_look,
                 action: about.action,
+                event: raised.event.map(HitEvent::as_str),
             });
         }
     }

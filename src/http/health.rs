@@ -109,7 +109,7 @@ pub(super) async fn metrics(
     }
 }
 
-/// Sets what is only looked at: ages, the bus, socket counts, the queue.
+/// Sets what is only looked at: ages, turns, the bus, socket counts, the queue.
 fn refresh(api: &Shared) {
     let now = api.pipeline.clock.now();
     let mut ages = api.ages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,6 +123,7 @@ fn refresh(api: &Shared) {
     for (it, gauge) in &api.metrics.ready_modes {
         gauge.set(f64::from(u8::from(*it == mode)));
     }
+    api.feedback.refresh(api);
     api.pipeline.bus.refresh_metrics();
     for (_, sources) in api.pipeline.sources.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         sources.refresh();

@@ -36,6 +36,8 @@ struct MatchJson<'a> {
     block_size: Option<u32>,
     matched_blocks: u64,
     matched_tokens: u64,
+    /// Behind the matched ones: guesses that no event has confirmed.
+    speculative_tokens: u64,
     /// Blocks; each entry counts those of the tiers before it too.
     by_tier: BTreeMap<&'a str, u64>,
     as_of: AsOfJson,
@@ -80,6 +82,7 @@ fn encode<'a>(model: &'a str, answer: &'a Answer) -> AnswerJson<'a> {
         block_size: found.block_size,
         matched_blocks: found.matched_blocks,
         matched_tokens: found.matched_tokens,
+        speculative_tokens: found.speculative_tokens,
         by_tier: found.by_tier.iter().map(|tier| (tier.tier.as_str(), tier.blocks)).collect(),
         as_of: AsOfJson {
             epoch: found.as_of.cursor.epoch.0,

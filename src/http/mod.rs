@@ -7,9 +7,12 @@
 mod access;
 mod admission;
 mod alarms;
+mod backfill;
 mod body;
 mod config;
 mod events;
+mod feedback;
+mod fields;
 mod health;
 mod match_prefix;
 mod problem;
@@ -25,6 +28,10 @@ mod tls;
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod backfill_tests;
+#[cfg(test)]
+mod feedback_tests;
 #[cfg(test)]
 mod route_tests;
 #[cfg(test)]
@@ -70,6 +77,7 @@ pub use sources::{EngineStanding, EntryStanding, SourceError, SourceRequest};
 use crate::{
     alarms::Alarms,
     config::{HttpConfig, Limits, Problems, ReadyConfig, limits},
+    index::BackfillMode,
     pipeline::Pipeline,
     telemetry::{self, Metrics},
 };
@@ -94,6 +102,8 @@ pub struct ApiParts {
     pub render: PrometheusHandle,
     /// When it says that it is ready.
     pub ready: ReadyConfig,
+    /// When guesses of routers are taken.
+    pub backfill: BackfillMode,
     /// Replicas appear by themselves.
     pub finds_more: bool,
     /// Ends its streams.
@@ -119,6 +129,8 @@ struct Shared {
     finds_more: bool,
     /// Decisions so far, to log one of many.
     routes_decided: AtomicU64,
+    feedback: feedback::Feedback,
+    backfill: BackfillMode,
     reloads: mpsc::Sender<ReloadRequest>,
     reloads_taken: Mutex<Option<mpsc::Receiver<ReloadRequest>>>,
     sources: mpsc::Sender<SourceRequest>,
@@ -135,7 +147,7 @@ impl Api {
     /// An API over a running pipeline. `stop` ends its streams.
     pub fn new(parts: ApiParts) -> Api {
         let ApiParts { pipeline, limits, body_deadline, access, alarms, render, .. } = parts;
-        let ApiParts { ready, finds_more, stop, .. } = parts;
+        let ApiParts { ready, backfill, finds_more, stop, .. } = parts;
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let reload_queue = usize::try_from(limits::RELOAD_QUEUE).unwrap_or(1);
         let (reloads, reloads_taken) = mpsc::channel(reload_queue);
@@ -153,6 +165,8 @@ impl Api {
             readiness: Mutex::new(Readiness::new(ready)),
             finds_more,
             routes_decided: AtomicU64::new(0),
+            feedback: feedback::Feedback::new(&pipeline.fleet),
+            backfill,
             event_readers: permits(limits.events_reader_count_max),
             snapshot_readers: permits(limits::SNAPSHOT_READER_COUNT_MAX),
             pipeline,
@@ -206,11 +220,16 @@ impl Api {
             .route("/v1/sources/{name}", delete(sources::remove))
             .route("/v1/sources", post(sources::add).layer(source_body_max))
             .route_layer(from_fn_with_state(self.clone(), admission::write));
+        let report = Router::new()
+            .route("/v1/feedback", post(feedback::answer))
+            .route("/v1/backfill", post(backfill::answer))
+            .route_layer(from_fn_with_state(self.clone(), admission::report));
         Router::new()
             .route("/healthz", get(health::alive))
             .route("/readyz", get(health::ready))
             .merge(read)
             .merge(write)
+            .merge(report)
             .fallback(async || Problem::not_found())
             .method_not_allowed_fallback(async || Problem::method())
             .layer(DefaultBodyLimit::max(body_bytes_max))

@@ -1,4 +1,4 @@
-//! What a router asks: a prompt, told in exactly one way. Read the same for a match and a route.
+//! What a router asks or reports: a prompt, told in exactly one way, and what belongs to it.
 
 use std::{
     fmt,
@@ -6,16 +6,17 @@ use std::{
 };
 
 use axum::{extract::Request as HttpRequest, http::StatusCode, response::Response};
-use kvbridge_schemas::Trust;
+use kvbridge_schemas::{Replica, ReplicaKey, Trust};
 use serde::{
     Deserialize, Deserializer,
     de::{Error, Visitor},
 };
 
-use super::{Grant, Problem, Shared, body, route::CandidateJson};
+use super::{Grant, Problem, Shared, body, fields, route::CandidateJson};
 use crate::{
-    config::limits,
     index::{Answer, Prompt, Query, QueryError},
+    pipeline::ReplicaHandle,
+    slo::Prediction,
 };
 
 /// A prompt above this many items is hashed on a thread of its own, so that short ones do not wait.
@@ -24,24 +25,32 @@ const INLINE_ITEM_COUNT_MAX: usize = 16_384;
 // No Debug: token ids and salts are customers' secrets.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
+pub(super) struct Request {
     model: String,
     token_ids: Option<Vec<u32>>,
     content_hashes: Option<Vec<ContentHash>>,
     block_size: Option<u32>,
     lora: Option<String>,
     salt: Option<String>,
-    accept: Option<Accept>,
+    pub(super) accept: Option<Accept>,
     /// Whether tiers whose engines announce no removals count too.
-    #[serde(default)]
-    hints: bool,
+    pub(super) hints: Option<bool>,
     /// Who could serve it: a route has them, a match has not.
-    candidates: Option<Vec<CandidateJson>>,
+    pub(super) candidates: Option<Vec<CandidateJson>>,
+    /// Who served it.
+    pub(super) instance: Option<String>,
+    pub(super) rank: Option<u32>,
+    pub(super) input_tokens: Option<u64>,
+    pub(super) cached_tokens: Option<u64>,
+    /// What a match or route said of that replica.
+    pub(super) predicted_tokens: Option<u64>,
+    /// Any name that its turns share.
+    pub(super) conversation: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Accept {
+pub(super) enum Accept {
     Exact,
     LowerBound,
 }
@@ -81,11 +90,13 @@ pub(super) struct Question {
     told: Told,
 }
 
-/// Which of the two is asked.
+/// What is asked or reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Match,
     Route,
+    Feedback,
+    Backfill,
 }
 
 impl Question {
@@ -131,17 +142,26 @@ impl Question {
         }
     }
 
-    /// What the index says.
+    /// What the index says, with guesses beside it.
     pub(super) fn ask(&self, api: &Shared) -> Result<Answer, QueryError> {
+        api.alarms.matched(&self.request.model);
+        let query = self.query();
+        let mut answer = api.pipeline.index.query(&query)?;
+        let now = api.pipeline.clock.now();
+        api.pipeline.index.speculate(&query, &mut answer, api.backfill, now);
+        Ok(answer)
+    }
+
+    /// The question as the index takes it.
+    pub(super) fn query(&self) -> Query<'_> {
         let Question { request, told } = self;
-        api.alarms.matched(&request.model);
         let prompt = match told {
             Told::Tokens(tokens) => Prompt::Tokens(tokens),
             Told::Hashes { hashes, block_size } => {
                 Prompt::Content { hashes, block_size: *block_size }
             }
         };
-        api.pipeline.index.query(&Query {
+        Query {
             model: &request.model,
             prompt,
             lora: request.lora.as_deref(),
@@ -150,8 +170,47 @@ impl Question {
                 Some(Accept::LowerBound) => Trust::LowerBound,
                 Some(Accept::Exact) | None => Trust::Exact,
             },
-            hints: request.hints,
-        })
+            hints: request.hints.unwrap_or(false),
+        }
+    }
+
+    /// Who served it.
+    pub(super) fn replica(&self, api: &Shared) -> Result<(ReplicaKey, ReplicaHandle), Problem> {
+        let Request { model, instance, rank, .. } = &self.request;
+        let instance = instance.clone().unwrap_or_default();
+        let replica = Replica { model: model.clone(), instance, rank: rank.unwrap_or(0) };
+        let key = replica.key();
+        let handle = api.pipeline.fleet.get(&key).ok_or_else(Problem::unknown_replica)?;
+        Ok((key, handle))
+    }
+
+    /// How long its input was, and how much of it was cached.
+    pub(super) fn served_tokens(&self) -> (u64, u64) {
+        let Request { input_tokens, cached_tokens, .. } = self.request;
+        (input_tokens.unwrap_or(0), cached_tokens.unwrap_or(0))
+    }
+
+    /// The conversation it is a turn of.
+    pub(super) fn conversation(&self) -> Option<&str> {
+        self.request.conversation.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// What was predicted of that replica, or would be now.
+    pub(super) fn prediction(&self, api: &Shared, key: &ReplicaKey) -> (Prediction, Option<u64>) {
+        if let Some(tokens) = self.request.predicted_tokens {
+            return (Prediction::Routed, Some(tokens));
+        }
+        if self.told.len() == 0 {
+            api.alarms.matched(&self.request.model);
+            return (Prediction::None, None);
+        }
+        let answer = self.ask(api).ok();
+        let found = answer
+            .and_then(|answer| answer.replicas.into_iter().find(|it| it.key == *key && it.usable));
+        match found {
+            Some(found) => (Prediction::Late, Some(found.matched_tokens)),
+            None => (Prediction::None, None),
+        }
     }
 }
 
@@ -187,6 +246,8 @@ fn read(api: &Shared, body: &[u8], asked: Asked) -> Result<Question, Problem> {
             let detail = "token_ids take no block_size: each replica is hashed with its own";
             return Err(bad("block_size_with_tokens", detail.to_owned()));
         }
+        // What a prediction was made of need not be told again.
+        (None, None, None) if asked == Asked::Feedback => Told::Tokens(Vec::new()),
         (Some(_), Some(_), _) | (None, None, _) => {
             let detail = "expected either token_ids or content_hashes with block_size";
             return Err(bad("no_prompt", detail.to_owned()));
@@ -198,29 +259,6 @@ fn read(api: &Shared, body: &[u8], asked: Asked) -> Result<Question, Problem> {
         let detail = format!("expected at most {max} items, {} came", told.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "prompt_too_long", detail));
     }
-    check_candidates(request.candidates.as_deref(), asked)?;
+    fields::check(&request, asked)?;
     Ok(Question { request, told })
-}
-
-fn check_candidates(candidates: Option<&[CandidateJson]>, asked: Asked) -> Result<(), Problem> {
-    let problem = match (asked, candidates) {
-        (Asked::Match, None) => return Ok(()),
-        (Asked::Match, Some(_)) => ("unknown_field", "unknown field candidates".to_owned()),
-        (Asked::Route, None | Some([])) => {
-            ("no_candidates", "expected candidates: who could serve the request".to_owned())
-        }
-        (Asked::Route, Some(candidates))
-            if candidates.len() > limits::ROUTE_CANDIDATE_COUNT_MAX =>
-        {
-            let max = limits::ROUTE_CANDIDATE_COUNT_MAX;
-            ("too_many_candidates", format!("expected at most {max} candidates"))
-        }
-        (Asked::Route, Some(candidates))
-            if candidates.iter().any(CandidateJson::has_no_capacity) =>
-        {
-            ("wrong_value", "a capacity is above 0, or left out".to_owned())
-        }
-        (Asked::Route, Some(_)) => return Ok(()),
-    };
-    Err(Problem::new(StatusCode::BAD_REQUEST, problem.0, problem.1))
 }

@@ -70,6 +70,8 @@ struct JudgedJson<'a> {
     load_term: f64,
     utilisation: f64,
     matched_tokens: u64,
+    /// Behind the matched ones; in the match term below exact trust alone.
+    speculative_tokens: u64,
     usable: bool,
     /// Why the replica's match counts or does not: that of its trust.
     reason: &'static str,
@@ -94,6 +96,9 @@ struct Known {
     key: ReplicaKey,
     replica: Replica,
     candidate: Candidate,
+    usable: bool,
+    matched_tokens: u64,
+    speculative_tokens: u64,
     reason: &'static str,
 }
 
@@ -102,18 +107,24 @@ impl Known {
         let CandidateJson { instance, rank, load, capacity } = it;
         let replica = Replica { model: model.to_owned(), instance: instance.clone(), rank: *rank };
         let key = replica.key();
-        let (candidate, reason) = match asked {
+        let unknown = Candidate { load: *load, capacity: *capacity, matched_tokens: None };
+        let (candidate, found, unfound) = match asked {
             Ok(answer) => {
                 let found = answer.replicas.iter().find(|found| found.key == key);
                 let candidate = Candidate::found(answer, &key, *load, *capacity);
-                (candidate, found.map_or("unknown_replica", |found| found.reason))
+                (candidate, found, "unknown_replica")
             }
-            Err(error) => {
-                let unknown = Candidate { load: *load, capacity: *capacity, matched_tokens: None };
-                (unknown, error.as_str())
-            }
+            Err(error) => (unknown, None, error.as_str()),
         };
-        Known { key, replica, candidate, reason }
+        Known {
+            key,
+            replica,
+            candidate,
+            usable: found.is_some_and(|found| found.usable),
+            matched_tokens: found.map_or(0, |found| found.matched_tokens),
+            speculative_tokens: found.map_or(0, |found| found.speculative_tokens),
+            reason: found.map_or(unfound, |found| found.reason),
+        }
     }
 
     fn json(&self, judged: &Judged) -> JudgedJson<'_> {
@@ -125,8 +136,9 @@ impl Known {
             match_term: judged.match_term,
             load_term: judged.load_term,
             utilisation: judged.utilisation,
-            matched_tokens: self.candidate.matched_tokens.unwrap_or(0),
-            usable: self.candidate.matched_tokens.is_some(),
+            matched_tokens: self.matched_tokens,
+            speculative_tokens: self.speculative_tokens,
+            usable: self.usable,
             reason: self.reason,
         }
     }
@@ -170,7 +182,8 @@ fn note(api: &Shared, decision: &Decision, chosen: &Known, prompt_tokens: u64) {
         replica = chosen.key.as_str(),
         by = decision.by.as_str(),
         reason = chosen.reason,
-        matched_tokens = chosen.candidate.matched_tokens.unwrap_or(0),
+        matched_tokens = chosen.matched_tokens,
+        speculative_tokens = chosen.speculative_tokens,
         prompt_tokens,
         score = judged.score,
         load_term = judged.load_term,

@@ -22,7 +22,7 @@ async fn a_route_weighs_the_match_against_the_load() {
         )
     };
     let answer = routed(&exact, &both(32)).await;
-    expect![[r#"{"by":"prefix","candidates":[{"key":"m.new=3A1.0","load_term":0.0,"match_term":0.0,"matched_tokens":0,"reason":"unknown_replica","replica":{"instance":"new:1","model":"m","rank":0},"score":0.0,"usable":false,"utilisation":0.0,"verdict":"shorter_match"},{"key":"m.h=3A8000.0","load_term":0.25,"match_term":0.8,"matched_tokens":4,"reason":"contiguous","replica":{"instance":"h:8000","model":"m","rank":0},"score":0.55,"usable":true,"utilisation":0.5,"verdict":"chosen"}],"choice":{"key":"m.h=3A8000.0","replica":{"instance":"h:8000","model":"m","rank":0}},"fallback":null,"model":"m","prompt_tokens":5}"#]]
+    expect![[r#"{"by":"prefix","candidates":[{"key":"m.new=3A1.0","load_term":0.0,"match_term":0.0,"matched_tokens":0,"reason":"unknown_replica","replica":{"instance":"new:1","model":"m","rank":0},"score":0.0,"speculative_tokens":0,"usable":false,"utilisation":0.0,"verdict":"shorter_match"},{"key":"m.h=3A8000.0","load_term":0.25,"match_term":0.8,"matched_tokens":4,"reason":"contiguous","replica":{"instance":"h:8000","model":"m","rank":0},"score":0.55,"speculative_tokens":0,"usable":true,"utilisation":0.5,"verdict":"chosen"}],"choice":{"key":"m.h=3A8000.0","replica":{"instance":"h:8000","model":"m","rank":0}},"fallback":null,"model":"m","prompt_tokens":5}"#]]
         .assert_eq(&answer.to_string());
     let full = routed(&exact, &both(64)).await;
     assert_eq!((&full["by"], &full["choice"]["key"]), (&"load".into(), &"m.new=3A1.0".into()));

@@ -108,9 +108,10 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let sources = Arc::default();
     let clock = Clock::start();
     let bus = Arc::new(crate::bus::Embedded::new(fleet.events_sender()));
-    let drains = Arc::default();
+    let (drains, leases) = (Arc::default(), Arc::default());
     let fleet_of = Arc::clone(&fleet);
-    let pipeline = Pipeline { fleet: fleet_of, index, writers, sources, bus, drains, clock };
+    let pipeline =
+        Pipeline { fleet: fleet_of, index, writers, sources, bus, drains, leases, clock };
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {
@@ -125,6 +126,7 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
             alarms,
             render,
             ready,
+            backfill: BackfillMode::Auto,
             finds_more,
             stop,
         })
@@ -207,7 +209,7 @@ async fn replicas_are_listed_and_found() {
 async fn a_match_by_tokens_or_by_hashes() {
     let world = exact();
     let by_tokens = world.matched(r#"{"model":"m","token_ids":[1,2,3,4,5]}"#).await;
-    expect![[r#"{"fallback":null,"model":"m","replicas":[{"as_of":{"age_ms":null,"epoch":9,"next_seq":4},"block_size":2,"by_tier":{"device":2},"key":"m.h=3A8000.0","matched_blocks":2,"matched_tokens":4,"reason":"contiguous","replica":{"instance":"h:8000","model":"m","rank":0},"trust":"exact","usable":true}]}"#]]
+    expect![[r#"{"fallback":null,"model":"m","replicas":[{"as_of":{"age_ms":null,"epoch":9,"next_seq":4},"block_size":2,"by_tier":{"device":2},"key":"m.h=3A8000.0","matched_blocks":2,"matched_tokens":4,"reason":"contiguous","replica":{"instance":"h:8000","model":"m","rank":0},"speculative_tokens":0,"trust":"exact","usable":true}]}"#]]
         .assert_eq(&by_tokens.to_string());
     let hash = content_hash(&[1, 2]);
     for hash in [format!("\"{hash:016x}\""), hash.to_string()] {

@@ -32,6 +32,9 @@ pub struct ReplicaMatch {
     pub matched_blocks: u64,
     /// The same in tokens.
     pub matched_tokens: u64,
+    /// How many tokens behind these it may hold as well, by what routers said that it computed: a
+    /// guess, and 0 unless asked for with [`Index::speculate`](super::Index::speculate).
+    pub speculative_tokens: u64,
     /// Cumulative: each entry is the longest prefix in which every block is in that tier or in one
     /// of those before it.
     pub by_tier: Vec<TierMatch>,

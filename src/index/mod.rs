@@ -13,13 +13,15 @@
 //!   generation in force, so queued grants of before cannot bring the trust back.
 //! - A dropped replica's slot is never used again: a late write under it changes nothing.
 //!
-//! Memory is bounded by the views: the index holds nothing that no view holds. This first form
-//! locks per replica and walks maps; what replaces it for speed keeps this interface.
+//! Memory is bounded by the views: the index holds nothing that no view holds, but for guesses of
+//! routers ([`Index::backfill`]), which have a bound and a lifetime and are never a match. This
+//! first form locks per replica and walks maps; what replaces it for speed keeps this interface.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod answer;
 mod query;
 mod replica;
+mod speculation;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -35,9 +37,10 @@ pub use answer::{Answer, AsOf, ReplicaMatch, TierMatch};
 use query::PromptHashes;
 pub use query::{Prompt, Query, QueryError};
 use replica::{Body, Entry};
+pub use speculation::{BackfillMode, Backfilled, SPECULATIVE_BLOCKS_MAX, SPECULATIVE_TTL_MS};
 use tree::Tree;
 
-use crate::view::Delta;
+use crate::{recovery::Tick, view::Delta};
 
 /// What a router does when no replica is usable.
 const FALLBACK_LOAD: &str = "load";
@@ -91,6 +94,17 @@ impl Published {
     }
 }
 
+/// How guesses are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackfillTerms {
+    /// When at all.
+    pub mode: BackfillMode,
+    /// How many blocks the replica can hold, or [`SPECULATIVE_BLOCKS_MAX`].
+    pub blocks_max: usize,
+    /// Now.
+    pub now: Tick,
+}
+
 /// All replicas of all models.
 #[derive(Default)]
 pub struct Index {
@@ -129,10 +143,7 @@ impl Index {
     /// Applies one batch's deltas and publishes, in one step for readers.
     pub fn apply(&self, slot: ReplicaSlot, deltas: &[Delta], published: Published) {
         if let Some(entry) = self.entry(slot) {
-            entry.change(|body| {
-                deltas.iter().for_each(|delta| body.tree.apply(delta));
-                body.published = published;
-            });
+            entry.apply(deltas, published);
         }
     }
 
@@ -200,6 +211,35 @@ impl Index {
         });
         let usable = replicas.iter().any(|replica| replica.usable);
         Ok(Answer { replicas, fallback: (!usable).then_some(FALLBACK_LOAD) })
+    }
+
+    /// Takes what a router says that a replica computed for a prompt, as a guess: it shows in
+    /// [`Index::speculate`] alone.
+    pub fn backfill(
+        &self,
+        key: &ReplicaKey,
+        query: &Query<'_>,
+        terms: BackfillTerms,
+    ) -> Result<Backfilled, QueryError> {
+        let entry = self.entry_of(query.model, key).ok_or(QueryError::UnknownModel)?;
+        entry.backfill(query, terms)
+    }
+
+    /// Adds to an answer of the same question what its replicas are guessed to hold beyond it.
+    pub fn speculate(&self, query: &Query<'_>, answer: &mut Answer, mode: BackfillMode, now: Tick) {
+        let mut hashes = PromptHashes::new(query.prompt);
+        for found in answer.replicas.iter_mut().filter(|found| mode.takes(found.trust)) {
+            if let Some(entry) = self.entry_of(query.model, &found.key) {
+                let tokens = entry.speculate(query, now, &mut hashes);
+                found.speculative_tokens = tokens.saturating_sub(found.matched_tokens);
+            }
+        }
+    }
+
+    fn entry_of(&self, model: &str, key: &ReplicaKey) -> Option<Arc<Entry>> {
+        let registry = self.read();
+        let slot = registry.models.get(model)?.get(key)?;
+        registry.slots.get(slot).map(Arc::clone)
     }
 
     fn entry(&self, slot: ReplicaSlot) -> Option<Arc<Entry>> {

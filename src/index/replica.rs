@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -11,11 +11,16 @@ use std::{
 use kvbridge_schemas::{Replica, ReplicaKey, Tier, TierTrust, Trust};
 
 use super::{
-    AsOf, Generation, Prompt, Published, Query, ReplicaMatch, TierMatch,
+    AsOf, BackfillMode, BackfillTerms, Backfilled, Generation, Prompt, Published, Query,
+    QueryError, ReplicaMatch, TierMatch,
     query::PromptHashes,
+    speculation::{self, Speculation},
     tree::{Tree, Window},
 };
-use crate::view::namespace;
+use crate::{
+    recovery::Tick,
+    view::{Delta, namespace},
+};
 
 /// A writer died half-way through a batch: the tree is not a version of anything.
 const REASON_FAULT: &str = "index_fault";
@@ -33,6 +38,8 @@ pub(super) struct Entry {
     /// Why the last withdrawal happened. Also makes withdrawals of one replica take turns.
     reason: Mutex<&'static str>,
     body: RwLock<Body>,
+    /// Taken while the body is held, never the other way round.
+    speculation: Mutex<Option<Speculation>>,
 }
 
 /// What changes together: a reader sees all of a batch with its version, or nothing of it.
@@ -57,6 +64,7 @@ impl Entry {
             generation: AtomicU64::new(published.generation.0),
             reason: Mutex::new(published.reason),
             body: RwLock::new(Body { tree: Tree::default(), published }),
+            speculation: Mutex::default(),
         }
     }
 
@@ -74,18 +82,25 @@ impl Entry {
         Generation(self.generation.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// Changes the body in one step. A body that a dead writer left half-changed stays as it is,
-    /// and unusable, until it is replaced.
-    pub(super) fn change(&self, change: impl FnOnce(&mut Body)) {
-        if let Ok(mut body) = self.body.write() {
-            change(&mut body);
+    /// Applies deltas in one step. A body that a dead writer left half-changed stays as it is, and
+    /// unusable, until it is replaced.
+    pub(super) fn apply(&self, deltas: &[Delta], published: Published) {
+        let Ok(mut body) = self.body.write() else { return };
+        let mut speculation = self.speculation();
+        for delta in deltas {
+            if let Some(speculation) = &mut *speculation {
+                speculation.follow(delta, &body.tree, published.trust);
+            }
+            body.tree.apply(delta);
         }
+        body.published = published;
     }
 
     /// Puts a new body in and returns the old one, to be freed when no lock is held.
     pub(super) fn replace(&self, new: Body) -> Body {
         let mut body = self.body.write().unwrap_or_else(PoisonError::into_inner);
         self.body.clear_poison();
+        *self.speculation() = None;
         std::mem::replace(&mut *body, new)
     }
 
@@ -107,6 +122,67 @@ impl Entry {
             Some(reason) => self.unusable(published, TierTrust::default(), reason),
             None => found,
         }
+    }
+
+    /// Takes what a router says was computed. See [`Index::backfill`](super::Index::backfill).
+    pub(super) fn backfill(
+        &self,
+        query: &Query<'_>,
+        terms: BackfillTerms,
+    ) -> Result<Backfilled, QueryError> {
+        if terms.mode == BackfillMode::Off {
+            return Ok(Backfilled::Off);
+        }
+        let (mut hashes, mut used) = (PromptHashes::new(query.prompt), BTreeSet::new());
+        let held = self.answer(&lowered(query), &mut hashes, &mut used);
+        if !terms.mode.takes(held.trust) {
+            return Ok(Backfilled::Exact);
+        }
+        let told = match query.prompt {
+            Prompt::Tokens(_) => None,
+            Prompt::Content { block_size, .. } => Some(block_size),
+        };
+        if told.is_some_and(|size| !used.is_empty() && !used.contains(&size)) {
+            return Err(QueryError::BlockSize { used: used.into_iter().collect() });
+        }
+        let windows =
+            self.body.read().map_or_else(|_| Vec::new(), |it| it.tree.windows().collect());
+        let window = speculation::window(windows.into_iter(), told);
+        let contents = hashes.of(window).unwrap_or_default();
+        let mut guessed = self.speculation();
+        let speculation = match &mut *guessed {
+            Some(speculation) if speculation.window == window => speculation,
+            other => other.insert(Speculation::new(window)),
+        };
+        let sequence = (namespace(query.lora, query.salt), contents);
+        let held = in_blocks(held.matched_tokens, window);
+        let (blocks, evicted) = speculation.note(terms.now, sequence, held, terms.blocks_max);
+        Ok(Backfilled::Taken { blocks, evicted })
+    }
+
+    /// Tokens of the prompt that are held, however little that is believed, or guessed.
+    pub(super) fn speculate(
+        &self,
+        query: &Query<'_>,
+        now: Tick,
+        hashes: &mut PromptHashes<'_>,
+    ) -> u64 {
+        if self.speculation().as_ref().is_none_or(Speculation::is_empty) {
+            return 0;
+        }
+        let held = self.answer(&lowered(query), hashes, &mut BTreeSet::new()).matched_tokens;
+        let mut guessed = self.speculation();
+        let Some(speculation) = &mut *guessed else { return 0 };
+        let window = speculation.window;
+        let Some(contents) = hashes.of(window) else { return 0 };
+        let sequence = (namespace(query.lora, query.salt), contents);
+        let depth = speculation.depth(now, sequence, in_blocks(held, window));
+        u64::try_from(depth).unwrap_or(u64::MAX).saturating_mul(u64::from(window.block_size))
+    }
+
+    // Guesses that a panic left half-changed are guesses still.
+    fn speculation(&self) -> MutexGuard<'_, Option<Speculation>> {
+        self.speculation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn compare(
@@ -184,6 +260,7 @@ impl Entry {
             block_size: None,
             matched_blocks: 0,
             matched_tokens: 0,
+            speculative_tokens: 0,
             by_tier: Vec::new(),
             as_of: AsOf { cursor: published.cursor, at_ms: published.at_ms },
         }
@@ -215,6 +292,15 @@ impl Terms {
         }
         Terms { trust, reason: published.reason, tiers }
     }
+}
+
+/// The same question to whatever may be believed at all.
+fn lowered<'a>(query: &Query<'a>) -> Query<'a> {
+    Query { accept: Trust::LowerBound, hints: false, ..*query }
+}
+
+fn in_blocks(tokens: u64, window: Window) -> usize {
+    usize::try_from(tokens / u64::from(window.block_size.max(1))).unwrap_or(usize::MAX)
 }
 
 fn is_hint(tier: &Tier, published: &Published) -> bool {

@@ -79,6 +79,11 @@ impl Tree {
         }
     }
 
+    /// What a block here covers.
+    pub(super) fn content(&self, id: &NodeId) -> Option<u64> {
+        self.nodes.get(id).map(|node| node.content)
+    }
+
     /// The windows of all blocks here, smallest block size first.
     pub(super) fn windows(&self) -> impl Iterator<Item = Window> + '_ {
         self.windows.keys().copied()

@@ -12,7 +12,7 @@ use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Delivery, SnapshotRefusal, Source, SourceEvent, SourceRequest,
 };
 use kvbridge_schemas::{Cursor, EngineKind, Replica, ReplicaKey, Seq, TierTrust};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
@@ -84,6 +84,8 @@ pub struct Driver {
     source_ended: bool,
     /// The program stops: nothing more is read or asked, commands are still answered.
     halted: bool,
+    /// Told when the source has said what it was handed before the program stopped.
+    winds_up: Option<oneshot::Sender<()>>,
     fold: String,
     recovery: Recovery,
     view_settings: ViewSettings,
@@ -139,6 +141,7 @@ impl Driver {
             shadow: None,
             fold: parts.fold,
             halted: false,
+            winds_up: None,
             view_settings: parts.view,
             kept_max: parts.kept_max,
             signs: parts.signs,
@@ -158,6 +161,7 @@ impl Driver {
             writes: Vec::new(),
             inputs: VecDeque::new(),
         };
+        driver.begin(kept);
         if kept {
             // Known to the index at once and believed by nobody: the trust that goes with it is
             // none.
@@ -193,6 +197,7 @@ impl Driver {
                         self.signs.set_figures(told.pool_blocks, told.request_count);
                         continue;
                     }
+                    None if self.has_wound_up() => continue,
                     None => {
                         self.source_ended = true;
                         error!(replica = %self.key, "source ended");
@@ -213,7 +218,7 @@ impl Driver {
     }
 
     fn received(&mut self, event: SourceEvent) -> Input {
-        self.offer(&event);
+        self.tell_author(&event);
         if let SourceEvent::Live(batch) = &event {
             self.metrics.received.increment(1);
             self.metrics.lossy(batch.loss);

@@ -1,7 +1,8 @@
 //! What a driver is asked between two inputs. Each answer is of one cursor.
 
-use kvbridge_adapters_api::SourceEvent;
+use kvbridge_adapters_api::{Drain, SourceEvent};
 use kvbridge_schemas::{Replica, SnapshotHeader};
+use tokio::sync::oneshot;
 
 use super::Driver;
 use crate::{
@@ -25,12 +26,36 @@ impl Driver {
             }
             Command::Snapshot(answer) => drop(answer.send(self.cut())),
             Command::Checkpoint(answer) => drop(answer.send(self.checkpoint())),
-            Command::Halt(answer) => {
-                self.halted = true;
-                answer.send(()).unwrap_or_default();
-            }
+            Command::Halt(answer) => self.halt(answer),
         }
         None
+    }
+
+    /// Tells the source what view it feeds. An engine that is drained names neither tier nor
+    /// descendants of what it removes: its source must know what is resident.
+    pub(super) fn begin(&mut self, is_kept: bool) {
+        let drained = self.source.capabilities().drain == Drain::Destructive;
+        let kept = (is_kept && drained).then(|| (self.cursor.next_seq, self.view.snapshot()));
+        self.source.begin(kept);
+    }
+
+    /// Nothing more is read, but for what is nowhere else: an engine that is drained has forgotten
+    /// what it handed over.
+    fn halt(&mut self, answer: oneshot::Sender<()>) {
+        if !self.halted && !self.source_ended && self.source.wind_up() {
+            self.winds_up = Some(answer);
+            return;
+        }
+        self.halted = true;
+        answer.send(()).unwrap_or_default();
+    }
+
+    /// Whether the source ended because it was wound up: all it had was read.
+    pub(super) fn has_wound_up(&mut self) -> bool {
+        let Some(answer) = self.winds_up.take() else { return false };
+        (self.halted, self.source_ended) = (true, true);
+        answer.send(()).unwrap_or_default();
+        true
     }
 
     fn cut(&self) -> ViewCut {

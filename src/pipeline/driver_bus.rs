@@ -118,8 +118,12 @@ impl Driver {
         Some(Input::LookFrom(seq))
     }
 
-    /// A replayed batch that the view has and the log lacks.
-    pub(super) fn offer(&mut self, event: &SourceEvent) {
+    /// What the author of a log must know before the view does: a new connection, and a replayed
+    /// batch that the view has and the log lacks.
+    pub(super) fn tell_author(&mut self, event: &SourceEvent) {
+        if let (SourceEvent::Attached, Some(log)) = (event, &mut self.log) {
+            log.attached(self.recovery.anchored(), self.recovery.is_blind());
+        }
         let SourceEvent::Answer { part: AnswerPart::Batch(batch), .. } = event else { return };
         if self.log.as_ref().is_none_or(|log| !log.wants(batch)) {
             return;

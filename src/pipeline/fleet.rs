@@ -209,6 +209,11 @@ impl Fleet {
         self.replicas().find(|(known, _)| known.as_str() == key)
     }
 
+    /// The replica of that name.
+    pub fn get(&self, key: &ReplicaKey) -> Option<ReplicaHandle> {
+        self.replicas.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
     /// Whether it is there.
     pub fn has(&self, key: &ReplicaKey) -> bool {
         self.replicas.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)

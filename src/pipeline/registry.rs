@@ -184,6 +184,9 @@ pub struct Drains {
     by_url: Mutex<BTreeMap<String, Arc<kvbridge_adapters_trtllm::Poller>>>,
 }
 
+/// Whether this process may ask an engine now, where others could.
+pub type MayAsk = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// A source that has begun to connect, and how its events fold.
 pub struct Opened {
     /// The stream.
@@ -278,17 +281,26 @@ pub fn hash_schemes(engine: &EngineKind) -> &'static [&'static str] {
     }
 }
 
+/// How the events of an engine that is asked fold, wherever they are read.
+pub fn polled_view(engine: &EngineKind, config: &Config) -> Option<ViewSettings> {
+    polled(engine).map(|engine| ViewSettings {
+        projection: engine.projection,
+        removal: (engine.capabilities)().removal,
+        orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+    })
+}
+
 /// Opens a replica's source: it begins to connect. Must be called inside a tokio runtime.
-pub fn open(source: &SourceConfig, config: &Config, drains: &Drains) -> Result<Opened, OpenError> {
-    if let (Some(engine), Some(at)) = (polled(&source.engine), &source.polled) {
+pub fn open(
+    source: &SourceConfig,
+    config: &Config,
+    (drains, may_ask): (&Drains, Option<MayAsk>),
+) -> Result<Opened, OpenError> {
+    if let (Some(view), Some(at)) = (polled_view(&source.engine, config), &source.polled) {
         let counters = Arc::new(Counters::default());
-        let view = ViewSettings {
-            projection: engine.projection,
-            removal: (engine.capabilities)().removal,
-            orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
-        };
         let rank = source.replica.rank;
-        let source = drains.open(at, rank, &config.limits, Arc::clone(&counters))?;
+        let shared = (Arc::clone(&counters), may_ask);
+        let source = drains.open(at, rank, &config.limits, shared)?;
         return Ok(Opened { source, view, counters });
     }
     if let Some(opened) = adapted::open(source, config) {
@@ -305,9 +317,9 @@ impl Drains {
         at: &config::Polled,
         rank: u32,
         limits: &Limits,
-        counters: Arc<Counters>,
+        (counters, may_ask): (Arc<Counters>, Option<MayAsk>),
     ) -> Result<Box<dyn Source>, OpenError> {
-        use kvbridge_adapters_trtllm::{PollSettings, Poller};
+        use kvbridge_adapters_trtllm::{Permit, PollSettings, Poller};
         let url = at.url.clone();
         let client = web_client::builder([url.as_str()])
             .read_timeout(limits::POLL_READ_DEADLINE)
@@ -322,6 +334,7 @@ impl Drains {
             retry_max: limits.reconnect_max,
             first_rank: at.first_rank,
             rank_count: at.rank_count,
+            permit: may_ask.map_or_else(Permit::default, |may_ask| Permit::new(move || may_ask())),
         };
         let mut by_url = self.by_url.lock().unwrap_or_else(PoisonError::into_inner);
         let known = by_url.remove(&url);
@@ -343,7 +356,7 @@ impl Drains {
         at: &config::Polled,
         _: u32,
         _: &Limits,
-        _: Arc<Counters>,
+        _: (Arc<Counters>, Option<MayAsk>),
     ) -> Result<Box<dyn Source>, OpenError> {
         Err(OpenError::NotBuilt { engine: at.url.clone() })
     }

@@ -5,7 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kvbridge_adapters_api::Loss;
 use kvbridge_schemas::Seq;
 
-use crate::recovery::{Fact, Tick};
+use crate::{
+    alarms::HitCounts,
+    recovery::{Fact, Tick},
+    slo::{Prediction, Served},
+};
 
 /// What is noted of a replica between two changes of its status: by its driver, and by the task
 /// that reads its engine's metrics.
@@ -13,12 +17,19 @@ use crate::recovery::{Fact, Tick};
 pub struct Signs {
     received_at: AtomicU64,
     undecodable: AtomicU64,
+    competing: AtomicU64,
     replay_unusable: AtomicBool,
     /// 0 = not known.
     pool_blocks: AtomicU64,
     /// The engine is not believed.
     pool_is_configured: bool,
     requests: AtomicU64,
+    /// Tokens that the engine says it looked up in its cache, and those it had.
+    engine_tokens: [AtomicU64; 2],
+    /// Input and cached tokens that routers reported.
+    told_tokens: [AtomicU64; 2],
+    /// Of these, input, cached and predicted tokens of requests with a prediction.
+    routed_tokens: [AtomicU64; 3],
     log_resets: AtomicU64,
     retention_passed: AtomicU64,
     /// Behind the seq at which the log was last found short of what was vouched for; 0 = never.
@@ -45,6 +56,45 @@ impl Signs {
                 known.store(told, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Tokens that the engine's metrics say it looked up in its cache, and had.
+    pub(crate) fn set_engine_tokens(&self, looked_up: Option<u64>, had: Option<u64>) {
+        for (known, told) in self.engine_tokens.iter().zip([looked_up, had]) {
+            if let Some(told) = told {
+                known.store(told, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// See [`Signs::set_engine_tokens`]; 0 where its metrics are not read.
+    pub fn engine_tokens(&self) -> (u64, u64) {
+        let [looked_up, had] = self.engine_tokens.each_ref().map(|it| it.load(Ordering::Relaxed));
+        (looked_up, had)
+    }
+
+    /// A router reported a request.
+    pub(crate) fn served(&self, prediction: Prediction, served: Served) {
+        let Served { input_tokens, cached_tokens, predicted_tokens, .. } = served;
+        for (sum, tokens) in self.told_tokens.iter().zip([input_tokens, cached_tokens]) {
+            sum.fetch_add(tokens, Ordering::Relaxed);
+        }
+        if let (Prediction::Routed, Some(predicted)) = (prediction, predicted_tokens) {
+            let tokens = [input_tokens, cached_tokens, predicted];
+            for (sum, tokens) in self.routed_tokens.iter().zip(tokens) {
+                sum.fetch_add(tokens, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What hit rates follow from. The engine's own figures win: they are of all its requests.
+    pub fn hit_counts(&self) -> HitCounts {
+        let (looked_up, had) = self.engine_tokens();
+        let [told, told_cached] = self.told_tokens.each_ref().map(|it| it.load(Ordering::Relaxed));
+        let (input, cached) = if looked_up > 0 { (looked_up, had) } else { (told, told_cached) };
+        let [routed_input, routed_cached, routed_predicted] =
+            self.routed_tokens.each_ref().map(|it| it.load(Ordering::Relaxed));
+        HitCounts { input, cached, routed_input, routed_cached, routed_predicted }
     }
 
     /// How many blocks the engine's device holds, where the configuration or the engine tells.
@@ -79,6 +129,11 @@ impl Signs {
         self.undecodable.load(Ordering::Relaxed)
     }
 
+    /// How often another reader was seen to take events away.
+    pub fn competing_count(&self) -> u64 {
+        self.competing.load(Ordering::Relaxed)
+    }
+
     /// The source's replay was found to be of no use.
     pub fn replay_unusable(&self) -> bool {
         self.replay_unusable.load(Ordering::Relaxed)
@@ -111,6 +166,9 @@ impl Signs {
             // An engine loses its last batch as well, and a probe repairs that.
             Fact::TailLoss(_) if self.behind.swap(0, Ordering::Relaxed) > 0 => {
                 self.tail_losses.fetch_add(1, Ordering::Relaxed);
+            }
+            Fact::CompetingConsumer => {
+                self.competing.fetch_add(1, Ordering::Relaxed);
             }
             Fact::SnapshotFailed => self.snapshot_failed(),
             Fact::Installed => self.snapshot_worked(),

@@ -9,17 +9,16 @@ use std::{
 };
 
 use kvbridge_adapters_api::Source;
-use kvbridge_schemas::{EngineKind, Epoch, Projection, Replica, ReplicaKey};
+use kvbridge_schemas::{EngineKind, Epoch, Replica, ReplicaKey};
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    Driver, DriverParts, Fleet, FleetEvent, HashWatch, IndexWriters, Outputs, ReplicaHandle,
-    ReplicaStatus, Signs, Tasks,
-    kept::{FOLD_VERSION, fold, kept, restore},
+    Driver, DriverParts, Fleet, FleetEvent, HashWatch, IndexWriters, Leases, Outputs,
+    ReplicaHandle, ReplicaStatus, Signs, Tasks,
+    kept::{fold, kept, restore},
     registry::{self, Drains, OpenError},
 };
 use crate::{
-    adapters::UNKNOWN,
     bus::{
         Embedded, Found, LogWriter, NatsBus, SharedBus, ZmqBus, nats::BusStartError,
         zmq::ZmqStartError,
@@ -49,6 +48,8 @@ pub struct Pipeline {
     pub bus: SharedBus,
     /// Engines that are asked.
     pub drains: Arc<Drains>,
+    /// Those that bridges take turns at.
+    pub leases: Arc<Leases>,
     /// Time.
     pub clock: Clock,
 }
@@ -104,8 +105,8 @@ pub async fn start(
             Arc::new(ZmqBus::start(zmq, publishes, &fleet, clock, tasks).await?)
         }
     };
-    let (sources, drains) = (Arc::default(), Arc::default());
-    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, clock };
+    let (sources, drains, leases) = (Arc::default(), Arc::default(), Arc::default());
+    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, leases, clock };
     let terms = Terms { config, state, floor: Epoch(0) };
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
@@ -145,24 +146,40 @@ pub struct Terms<'a> {
 }
 
 impl Pipeline {
-    /// Begins to read one replica, with the view that was kept of it, if there is one.
+    /// Begins to read one replica, with the view that was kept of it, if there is one. An engine
+    /// that bridges take turns at is asked when it is this one's turn.
     pub async fn open(
         &self,
         source: &SourceConfig,
         terms: Terms<'_>,
         tasks: &mut Tasks,
     ) -> Result<(), StartError> {
+        // It may have been read from the bus so far; its engine is nearer.
+        self.close(&source.replica.key()).await;
+        if self.takes_turns(source, terms.config, tasks) {
+            return Ok(());
+        }
+        self.open_engine(source, (terms, None), tasks).await
+    }
+
+    /// Begins to read one replica from its engine, with that view or the one that was kept.
+    pub(super) async fn open_engine(
+        &self,
+        source: &SourceConfig,
+        (terms, view): (Terms<'_>, Option<Kept>),
+        tasks: &mut Tasks,
+    ) -> Result<(), StartError> {
         let Terms { config, state, floor } = terms;
         let key = source.replica.key();
-        // It may have been read from the bus so far; its engine is nearer.
-        self.close(&key).await;
         let tail = self.bus.tail(&key);
         // The log knows lives that no checkpoint may know: none of them is begun again.
         let floor = floor.max(tail.as_ref().map_or(Epoch(0), |tail| tail.cursor.epoch));
-        let opened = registry::open(source, config, &self.drains)
+        let may_ask = self.may_ask(source);
+        let opened = registry::open(source, config, (&self.drains, may_ask))
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         let fold = fold(source, opened.view);
         let mut kept = match state {
+            _ if view.is_some() => view.unwrap_or_default(),
             Some(state) => kept(state, source, opened.view, &fold).await,
             None => Kept::default(),
         };
@@ -198,45 +215,6 @@ impl Pipeline {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).push((key.clone(), metrics));
         self.fleet.add(key, handle);
         Ok(())
-    }
-
-    /// Begins to read one replica that another process publishes. `false` = it is read already.
-    pub fn open_found(
-        &self,
-        replica: &Replica,
-        engine: Option<EngineKind>,
-        config: &Config,
-        tasks: &mut Tasks,
-    ) -> bool {
-        let key = replica.key();
-        if self.fleet.replica(key.as_str()).is_some() {
-            return false;
-        }
-        let engine = engine.unwrap_or_else(|| EngineKind::Other(UNKNOWN.to_owned()));
-        let removal = registry::removal(&engine);
-        let signs = Arc::<Signs>::default();
-        let Some(source) = self.bus.source(replica, removal, &signs) else { return false };
-        let recovery = Recovery::new(self.settings(replica, &*source, config));
-        let begun = Begun {
-            replica: replica.clone(),
-            engine,
-            signs,
-            source,
-            recovery,
-            view: ViewSettings {
-                projection: Projection::Last8,
-                removal,
-                orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
-            },
-            kept: None,
-            fold: format!("fold {FOLD_VERSION}, from a bus"),
-            log: None,
-            // Its bridge does.
-            hashes: None,
-        };
-        let handle = self.begin(begun, config, tasks);
-        self.fleet.add(key, handle);
-        true
     }
 
     fn settings(&self, replica: &Replica, source: &dyn Source, config: &Config) -> Settings {
@@ -331,3 +309,7 @@ fn recovery_limits(config: &RecoveryConfig) -> recovery::Limits {
 
 #[path = "start_log.rs"]
 mod log;
+#[path = "start_read.rs"]
+mod read;
+#[path = "start_turns.rs"]
+mod turns;

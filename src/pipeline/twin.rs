@@ -11,7 +11,7 @@ use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Capabilities, Delivery, RequestRefused, Source, SourceEvent,
     SourceRequest,
 };
-use kvbridge_schemas::{Digest, Seq, Trust};
+use kvbridge_schemas::{Digest, Seq, SnapshotRecord, Trust};
 use tokio::{
     sync::mpsc,
     time::{Duration, Sleep, sleep},
@@ -157,6 +157,10 @@ impl Source for TwinSource {
         self.engine.capabilities()
     }
 
+    fn begin(&mut self, kept: Option<(Seq, Vec<SnapshotRecord>)>) {
+        self.engine.begin(kept);
+    }
+
     async fn next(&mut self) -> Option<Delivery> {
         loop {
             if let Some(delivery) = self.ready.pop_front() {
@@ -189,5 +193,9 @@ impl Source for TwinSource {
             SourceRequest::Snapshot { .. } | SourceRequest::Cancel => None,
         };
         self.engine.request(request)
+    }
+
+    fn wind_up(&mut self) -> bool {
+        self.engine.wind_up()
     }
 }

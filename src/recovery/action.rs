@@ -84,6 +84,8 @@ pub enum TrustReason {
     Snapshotting,
     /// Batches were lost for good; the view was rebuilt from there.
     HistoryLost,
+    /// Another reader takes the engine's events away.
+    CompetingConsumer,
     /// The engine restarted and its new life is being learnt.
     NewEpoch,
     /// Neither a batch nor a probe for too long.
@@ -118,7 +120,7 @@ pub enum TrustReason {
 
 impl TrustReason {
     /// Every reason.
-    pub const ALL: [TrustReason; 23] = [
+    pub const ALL: [TrustReason; 24] = [
         TrustReason::Contiguous,
         TrustReason::JoinedLate,
         TrustReason::Joining,
@@ -127,6 +129,7 @@ impl TrustReason {
         TrustReason::GapOpen,
         TrustReason::Snapshotting,
         TrustReason::HistoryLost,
+        TrustReason::CompetingConsumer,
         TrustReason::NewEpoch,
         TrustReason::Unproven,
         TrustReason::TwoPublishers,
@@ -160,6 +163,7 @@ impl TrustReason {
             TrustReason::GapOpen => "gap_open",
             TrustReason::Snapshotting => "snapshotting",
             TrustReason::HistoryLost => "history_lost",
+            TrustReason::CompetingConsumer => "competing_consumer",
             TrustReason::NewEpoch => "new_epoch",
             TrustReason::Unproven => "unproven",
             TrustReason::TwoPublishers => "two_publishers",

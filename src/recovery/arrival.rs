@@ -106,7 +106,7 @@ impl Recovery {
     }
 
     /// Whether the view stands at a seq.
-    pub(super) fn anchored(&self) -> bool {
+    pub fn anchored(&self) -> bool {
         match self.lineage {
             Lineage::Empty => false,
             Lineage::Since { anchored, .. } => anchored,

@@ -93,6 +93,8 @@ impl Recovery {
             | Phase::Snapshotting(_) => return,
         }
         self.ask_if_due(cx);
+        // What the cancelled look held does not wait for the turn of this one.
+        self.drain(cx);
     }
 
     fn wait_for_first(&mut self, cx: &mut Cx<'_>) {

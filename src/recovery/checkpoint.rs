@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use kvbridge_adapters_api::Drain;
 use kvbridge_schemas::{Cursor, Digest, Epoch, Seq, SnapshotState, TierTrust, Trust};
 
 use super::{
@@ -51,11 +52,14 @@ impl Recovery {
             Lineage::Since { reason, .. } => (None, *reason),
             Lineage::Empty => return None,
         };
+        // What was let go without a word is missing after a restart too, whoever is attached then.
+        let unannounced = self.unannounced.then_some(TrustReason::Unannounced);
+        let stores = self.cap.stores.or(unannounced);
         let state = SnapshotState {
             host: trust.host,
             reason: reason.as_str().to_owned(),
             proven,
-            stores_lost: self.cap.stores.map(|reason| reason.as_str().to_owned()),
+            stores_lost: stores.map(|reason| reason.as_str().to_owned()),
             removals_lost: self.cap.removals,
             audit_from: self.audit_from,
             highest_live: self.highest_live,
@@ -99,6 +103,7 @@ impl Recovery {
             recovery.promised_plain() && matches!(recovery.lineage, Lineage::Proven(_));
         recovery.incarnation = state.incarnation;
         recovery.closed = VecDeque::from(state.closed);
+        recovery.resumes = recovery.settings.capabilities.drain == Drain::Destructive;
         // Never more than it was saved with, also when a file was put together by hand.
         let saved = TierTrust { device: trust, host: state.host };
         let (derived, _) = recovery.derive_proven();

@@ -127,10 +127,13 @@ impl Recovery {
 
     /// The one way to a lower bound: everything that was not proven again is dropped.
     pub(super) fn forget(&mut self, cx: &mut Cx<'_>) {
-        let reason = if self.lineage == Lineage::Empty {
-            TrustReason::JoinedLate
-        } else {
-            TrustReason::HistoryLost
+        let reason = match self.lineage {
+            Lineage::Empty => TrustReason::JoinedLate,
+            // It explains the losses that follow.
+            Lineage::Since { reason: TrustReason::CompetingConsumer, .. } => {
+                TrustReason::CompetingConsumer
+            }
+            Lineage::Proven(_) | Lineage::Since { .. } => TrustReason::HistoryLost,
         };
         self.withdraw(cx, reason);
         if self.planted(Planted::PartialWithoutClear) {

@@ -91,6 +91,8 @@ pub enum Fact {
     TwoPublishers,
     /// A batch came while the stream was not attached, or in quarantine.
     Unattached,
+    /// A view that was kept goes on with the next batch of a source that is drained.
+    Resumed(Seq),
     /// The view found a contradiction.
     Anomaly,
     /// The view could not keep all orphans.
@@ -101,6 +103,8 @@ pub enum Fact {
     Restarted,
     /// The engine lets blocks go without a word.
     Unannounced,
+    /// Another reader takes the engine's events away.
+    CompetingConsumer,
     /// The engine is not as its snapshot takes for granted.
     Disproved,
     /// The view was given up to keep the process within its limits.
@@ -170,6 +174,8 @@ impl Fact {
             Fact::ResyncAsked => "resync_asked",
             Fact::Restarted => "restarted",
             Fact::Unannounced => "unannounced",
+            Fact::CompetingConsumer => "competing_consumer",
+            Fact::Resumed(_) => "resumed",
             Fact::Disproved => "disproved",
             Fact::OverLimit => "over_limit",
             Fact::Released => "released",

@@ -41,6 +41,8 @@ impl Recovery {
         if self.can_replay() {
             self.enter(Phase::Verifying(Asking::due(self.pace.next(cx.now), false)));
             self.ask_if_due(cx);
+        } else if std::mem::take(&mut self.resumes) {
+            self.wait_to_resume(cx);
         } else {
             self.no_history(cx);
         }
@@ -85,6 +87,7 @@ impl Recovery {
         match &self.phase {
             Phase::Detached | Phase::Quarantined { .. } | Phase::Shed { .. } => (),
             Phase::Joining { .. } => self.start_join(cx),
+            Phase::Verifying(_) if self.is_resuming() => self.no_history(cx),
             Phase::Verifying(_) | Phase::Replaying(_) | Phase::Snapshotting(_) => {
                 self.overflow_pending = true;
             }
@@ -99,6 +102,9 @@ impl Recovery {
         if batch.span == 0 {
             // It covers no seq: nothing to apply, and no bytes to compare.
             return cx.record(Fact::Duplicate(batch.seq));
+        }
+        if self.is_resuming() {
+            self.resume(cx, batch.seq);
         }
         self.arrive(cx, batch, true);
     }

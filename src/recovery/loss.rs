@@ -4,7 +4,7 @@ use kvbridge_adapters_api::{Batch, Loss};
 use kvbridge_schemas::Seq;
 
 use super::{
-    Cx, Fact, Recovery, Tick,
+    Cx, Fact, Recovery, Tick, TrustReason,
     arrival::is_reset,
     phase::{Asking, Phase},
     standing::Lineage,
@@ -102,6 +102,43 @@ impl Recovery {
         self.enter(Phase::Replaying(asking));
     }
 
+    /// Another reader takes events away. What it has is nowhere else, and what it takes next shows
+    /// only with a later batch: nothing from before is kept, and it shows as the reason.
+    pub(super) fn competing(&mut self, cx: &mut Cx<'_>) {
+        cx.record(Fact::CompetingConsumer);
+        if matches!(self.phase, Phase::Live(_)) || self.is_resuming() {
+            self.start_repair(cx);
+        }
+        if let Lineage::Since { reason, .. } = &mut self.lineage {
+            *reason = TrustReason::CompetingConsumer;
+        }
+    }
+
+    /// A kept view of a source that is drained. What nobody has read waits there, so the number of
+    /// the next batch says whether any is missing; nothing can be asked before it comes.
+    pub(super) fn wait_to_resume(&mut self, cx: &mut Cx<'_>) {
+        let again = cx.now.plus(self.settings.limits.lease_ms);
+        self.enter(Phase::Verifying(Asking::due(again, false)));
+    }
+
+    /// Whether that is awaited. Nothing else verifies without a journal.
+    pub(super) fn is_resuming(&self) -> bool {
+        matches!(self.phase, Phase::Verifying(_)) && !self.settings.has_replay()
+    }
+
+    /// A batch came: settled if it is the next one, and else a lower bound.
+    pub(super) fn resume(&mut self, cx: &mut Cx<'_>, seq: Seq) {
+        if seq == self.cursor.next_seq {
+            cx.record(Fact::Resumed(seq));
+            self.proven(cx);
+            self.settle(cx);
+        } else {
+            let first = self.cursor.next_seq;
+            cx.record(Fact::Gap { first, count: seq.0.saturating_sub(first.0) });
+            self.no_history(cx);
+        }
+    }
+
     /// Neither replay nor snapshot can help any more: a lower bound from here on.
     pub(super) fn no_history(&mut self, cx: &mut Cx<'_>) {
         if self.can_snapshot() {
@@ -117,6 +154,9 @@ impl Recovery {
         self.forget(cx);
         self.proven(cx);
         self.enter(Phase::Partial(self.next_probe(cx.now)));
+        // Settled, if at nothing: a better view may be fetched again, and a log that goes on would
+        // never bring it by itself.
+        self.snapshot_failed = false;
         self.drain(cx);
         if overflowed && self.settled() && self.anchored() {
             self.start_repair(cx);

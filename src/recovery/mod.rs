@@ -128,6 +128,8 @@ pub struct Recovery {
     quarantine_ms: u64,
     /// The engine lets blocks go without a word.
     unannounced: bool,
+    /// The view was kept, and so was what its source knows of it: it goes on with the next batch.
+    resumes: bool,
     /// Whoever writes a log from this view lacks batches from here on: the next look brings them.
     look_from: Option<Seq>,
     /// Other ranks of the instance deliver, and this one never did.
@@ -191,6 +193,7 @@ impl Recovery {
             quarantine_until: None,
             quarantine_ms,
             unannounced: false,
+            resumes: false,
             look_from: None,
             rank_missing: false,
             vouched: Vouched::default(),
@@ -253,6 +256,11 @@ impl Recovery {
         self.replay_unusable_until.is_some_and(|until| until > self.now)
     }
 
+    /// Whether the source does not see its own reconnects.
+    pub fn is_blind(&self) -> bool {
+        self.settings.unproven()
+    }
+
     /// How many live batches wait.
     pub fn held_count(&self) -> usize {
         self.held.len()
@@ -281,6 +289,7 @@ impl Recovery {
                 cx.record(Fact::Unannounced);
                 self.unannounced = true;
             }
+            SourceEvent::Competing => self.competing(cx),
         }
     }
 

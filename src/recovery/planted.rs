@@ -44,13 +44,15 @@ pub enum Planted {
     OverflowIgnored,
     /// An audit compares the newest batch only: a life spliced in before it goes unseen.
     AuditComparesLast,
+    /// A snapshot that says less than the engine knows is believed like one that says all.
+    IncompleteInstallsExact,
     /// A kept view is believed again as soon as the stream is back.
     ReattachTrusted,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 18] = [
+    pub const ALL: [Planted; 19] = [
         Planted::GapAsksNext,
         Planted::RollbackOnlyInLive,
         Planted::OverlapByNumber,
@@ -68,6 +70,7 @@ impl Planted {
         Planted::NoLease,
         Planted::OverflowIgnored,
         Planted::AuditComparesLast,
+        Planted::IncompleteInstallsExact,
         Planted::ReattachTrusted,
     ];
 }

@@ -73,6 +73,7 @@ impl Recovery {
             Phase::Joining { .. } => self.start_join(cx),
             Phase::Live(Probe::At(_)) | Phase::Partial(Probe::At(_)) => self.open_probe(cx),
             Phase::Live(Probe::Off) | Phase::Partial(Probe::Off) => (),
+            Phase::Verifying(_) if self.is_resuming() => self.wait_to_resume(cx),
             Phase::Verifying(Asking { ask, .. })
             | Phase::Replaying(Asking { ask, .. })
             | Phase::Live(Probe::Open(Asking { ask, .. }))

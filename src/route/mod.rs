@@ -12,18 +12,19 @@
 //! on a fleet that is twice as large, until no conversation returns to its replica. The spread in
 //! the load term keeps small differences of a balanced fleet from doing the same.
 //!
-//! A replica without trust has its load term alone. It is never left out: its cache is unknown, not
-//! its health.
+//! A replica below exact trust may have guesses instead: blocks that routers say it computed, see
+//! [`Index::backfill`](crate::index::Index::backfill). Without them a replica without trust has its
+//! load term alone. It is never left out: its cache is unknown, not its health.
 
 mod judge;
 #[cfg(test)]
 mod tests;
 
-use kvbridge_schemas::ReplicaKey;
+use kvbridge_schemas::{ReplicaKey, Trust};
 
 pub use judge::choose;
 
-use crate::index::Answer;
+use crate::index::{Answer, ReplicaMatch};
 
 /// What is known of one replica that could serve the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +34,27 @@ pub struct Candidate {
     /// How much of it the replica is made for, in the same unit, above 0. Absent: the median of the
     /// others'; absent everywhere: the mean load, as if the fleet were just full.
     pub capacity: Option<u32>,
-    /// Tokens of the prompt it is proven to hold; absent = nothing may be said of it.
+    /// Tokens of the prompt it is proven to hold, or below exact trust guessed to; absent = nothing
+    /// may be said of it.
     pub matched_tokens: Option<u64>,
 }
 
 impl Candidate {
     /// What an index says of a replica, with its load.
     pub fn found(answer: &Answer, key: &ReplicaKey, load: u32, capacity: Option<u32>) -> Candidate {
-        let found = answer.replicas.iter().find(|found| found.key == *key && found.usable);
-        Candidate { load, capacity, matched_tokens: found.map(|found| found.matched_tokens) }
+        let found = answer.replicas.iter().find(|found| found.key == *key);
+        Candidate { load, capacity, matched_tokens: found.and_then(tokens) }
+    }
+}
+
+/// A proven match as it is; below exact trust with what is guessed behind it.
+fn tokens(found: &ReplicaMatch) -> Option<u64> {
+    let proven = found.usable.then_some(found.matched_tokens);
+    match found.speculative_tokens {
+        guessed if guessed > 0 && found.trust.device < Trust::Exact => {
+            Some(proven.unwrap_or(0).saturating_add(guessed))
+        }
+        _ => proven,
     }
 }
 

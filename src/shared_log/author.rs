@@ -105,8 +105,20 @@ impl Author {
 
     // === the view ===
 
+    /// A new connection to the engine: an answer that comes on it may be of another life, and what
+    /// was asked to compare this one with would then be compared with that.
+    pub fn attached(&mut self, life: &mut Naming, view: bool, blind: bool) {
+        life.attached(view, blind);
+        if self.asked.take_if(|asked| asked.end.is_none()).is_some() {
+            life.ask_anew();
+        }
+    }
+
     /// The view was dropped; its life goes on.
-    pub fn cleared(&mut self) {
+    pub fn cleared(&mut self, life: Option<&mut Naming>) {
+        if let Some(life) = life {
+            life.cleared();
+        }
         self.unnamed.clear();
         // What is compared is of the life, not of the view: without an answer it has no name.
         self.asked = self.asked.filter(|asked| asked.end.is_none());
@@ -315,3 +327,7 @@ impl Author {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "author_tests.rs"]
+mod tests;

@@ -60,6 +60,8 @@ pub struct Follower {
     through: Option<BusSeq>,
     /// Where the log goes on behind the last snapshot.
     stored: Option<Start>,
+    /// The cut of that snapshot.
+    taken: Option<Cursor>,
     /// Where the newest reset ends that was delivered.
     reset: Option<Cursor>,
 }
@@ -73,6 +75,7 @@ impl Follower {
             newest: Cursor::default(),
             through: None,
             stored: None,
+            taken: None,
             reset: None,
         }
     }
@@ -81,8 +84,7 @@ impl Follower {
     pub fn attached(&mut self, continuous: bool, same_log: bool) {
         if !same_log {
             self.positions.clear();
-            self.stored = None;
-            self.reset = None;
+            (self.stored, self.taken, self.reset) = (None, None, None);
         }
         if !(continuous && same_log) {
             self.through = None;
@@ -136,6 +138,12 @@ impl Follower {
     /// A snapshot comes, and the log goes on behind it here.
     pub fn snapshot(&mut self, stored: Option<Start>) {
         self.stored = stored;
+        self.taken = stored.map(|start| start.cursor);
+    }
+
+    /// The cut that was taken last: whoever asks for a snapshot again was not helped by it.
+    pub fn taken(&self) -> Option<Cursor> {
+        self.taken
     }
 
     /// What is known of where to read from, for a question. `idle_at` = what the live path has

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | there is none | mint |
 //! | all common seqs equal, the newest of them included | adopt |
+//! | … under a name below one that was ever read | mint above that |
 //! | a common seq has other bytes | mint above it, if heard after the record was read |
 //! | … and ours is one of the lives before it | closed: silent until the next life |
 //! | nothing common yet, ours is behind | wait for the seqs to come |
@@ -66,7 +67,7 @@ pub struct Tail {
 }
 
 /// What a bridge knows of the life it reads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     /// Its newest batches; of what was asked of the journal also older ones.
     pub digests: BTreeMap<Seq, Digest>,
@@ -82,6 +83,8 @@ pub struct Own {
     pub acked: Seq,
     /// The name it had on the log so far.
     pub named: Option<Epoch>,
+    /// The highest name that this bridge ever read or wrote, of whichever life.
+    pub given: Epoch,
     /// The journal was asked for an anchor, and has none.
     pub journal_spent: bool,
 }
@@ -165,9 +168,11 @@ impl Silence {
 enum Compared {
     Same,
     Other,
-    /// No contradiction, but the newest batch on record is not ours to compare.
+    /// No contradiction, but the newest batch on record is not ours to compare; `some` = an older
+    /// one was, and is the same.
     Open {
         newest: Option<Seq>,
+        some: bool,
     },
 }
 
@@ -186,19 +191,24 @@ pub fn decide(question: &Question<'_>) -> Verdict {
     if compared == Compared::Other && past_lives(*record, *tail, newest.epoch, own) {
         return Verdict::Wait(Silence::Closed);
     }
-    let content_differs = record.is_some_and(|record| {
-        record.life.epoch == newest.epoch && record.content != question.content
-    });
+    // Of a life that only the log tells of nobody knows what made its content, but who wrote it.
+    let on_record = record.filter(|record| record.life.epoch == newest.epoch);
+    let content_differs = match on_record {
+        Some(record) => record.content != question.content,
+        None => own.named != Some(newest.epoch),
+    };
     match compared {
         Compared::Same if content_differs => question.mint_alone(Silence::SettingsDiffer),
+        // The registry was lost, and whoever named our life anew knew no name of before. Readers
+        // do: below it everything is stale to them, for ever.
+        Compared::Same if newest.epoch < own.given => question.mint_heard(),
         Compared::Same => Verdict::Adopt(newest.epoch),
         Compared::Other if own.named.is_some() && own.heard < Heard::LongSince => {
             // A later name was given to other bytes: ours is over, unless it is still heard.
             Verdict::Wait(Silence::Closed)
         }
-        Compared::Other if own.heard > Heard::Not => Verdict::Mint(question.next_epoch()),
-        Compared::Other => Verdict::Wait(Silence::NotHeard),
-        Compared::Open { newest } => question.open(newest),
+        Compared::Other => question.mint_heard(),
+        Compared::Open { newest, some } => question.open(newest, some),
     }
 }
 
@@ -207,11 +217,20 @@ impl Question<'_> {
     fn next_epoch(&self) -> Epoch {
         let recorded = self.record.map_or(0, |record| record.life.epoch.0);
         let on_log = self.tail.map_or(0, |tail| tail.life.epoch.0);
-        let given = recorded.max(on_log).max(self.floor.0);
+        let given = recorded.max(on_log).max(self.floor.0).max(self.own.given.0);
         if self.local.0 > given {
             return self.local;
         }
         Epoch(given.max(self.now_ms).saturating_add(1))
+    }
+
+    /// A new name for a life that is known not to be over.
+    fn mint_heard(&self) -> Verdict {
+        if self.own.heard > Heard::Not {
+            Verdict::Mint(self.next_epoch())
+        } else {
+            Verdict::Wait(Silence::NotHeard)
+        }
     }
 
     /// A new name where no other bridge would be contradicted by it.
@@ -223,12 +242,13 @@ impl Question<'_> {
         }
     }
 
-    fn open(&self, newest: Option<Seq>) -> Verdict {
+    fn open(&self, newest: Option<Seq>, some: bool) -> Verdict {
         let own = self.own;
         let Some(newest) = newest else { return self.mint_alone(Silence::OthersSpeak) };
         if own.next_seq <= newest {
-            // A settled view below the log for long: the engine counts from 0 again.
-            return if own.settled && own.heard == Heard::LongSince {
+            // A settled view below the log for long, and nothing of it on the log: the engine
+            // counts from 0 again. With a batch in common it is only later than its twin.
+            return if !some && own.settled && own.heard == Heard::LongSince {
                 Verdict::Mint(self.next_epoch())
             } else {
                 Verdict::Wait(Silence::CatchingUp)
@@ -288,7 +308,7 @@ fn compare(life: &Life, own: &Own) -> Compared {
     if newest.is_some() && newest == newest_common {
         Compared::Same
     } else {
-        Compared::Open { newest }
+        Compared::Open { newest, some: newest_common.is_some() }
     }
 }
 

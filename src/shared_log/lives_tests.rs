@@ -122,6 +122,30 @@ fn a_new_name_is_above_all_names_ever_given() {
     assert_eq!(decide(&floor), Verdict::Mint(Epoch(7_001)));
 }
 
+/// The registry and the log were lost together, and this bridge still knows what was in them:
+/// readers do too, and take nothing below it.
+#[test]
+fn a_lost_registry_is_not_forgotten_by_who_read_it() {
+    let knows = Own { given: Epoch(8_000), ..own(1, 0..3) };
+    assert_eq!(verdict(None, None, &knows), Verdict::Mint(Epoch(8_001)));
+    // Somebody who knew nothing named the same life below it.
+    let record = named(5_000, 1, [0, 2]);
+    assert_eq!(verdict(Some(&record), None, &knows), Verdict::Mint(Epoch(8_001)));
+    let over = Own { heard: Heard::Not, ..knows };
+    assert_eq!(verdict(Some(&record), None, &over), Verdict::Wait(Silence::NotHeard));
+}
+
+/// A twin is always a little ahead: that alone is no other life, however long it lasts.
+#[test]
+fn a_bridge_that_lags_is_not_of_another_life() {
+    let record = named(50, 1, [0]);
+    let log = tail(50, 1, 30..41);
+    let behind = Own { heard: Heard::LongSince, ..own(1, 20..38) };
+    assert_eq!(verdict(Some(&record), Some(&log), &behind), Verdict::Wait(Silence::CatchingUp));
+    let restarted = Own { heard: Heard::LongSince, ..own(2, 1..5) };
+    assert_eq!(verdict(Some(&record), Some(&log), &restarted), Verdict::Mint(Epoch(101)));
+}
+
 #[test]
 fn the_number_that_recovery_gave_is_kept_where_it_is_the_highest() {
     let other = own(9, 0..3);

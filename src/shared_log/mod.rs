@@ -7,6 +7,7 @@
 //!   hole.
 //! - [`Healing`]: whether what another bridge wrote closes a hole of an engine's journal.
 //! - [`TailReader`]: the end of a log, out of its newest messages.
+//! - [`Tenure`]: who of several bridges drains an engine.
 //! - [`Vouches`]: which bridge's word counts for a log, and for how long.
 //! - [`lives`]: which life of the cache the log is of, and who may name one.
 //! - [`reorder`](Reorder): what a log delivers, put back in order within bounds.
@@ -26,6 +27,7 @@ mod positions;
 mod reorder;
 mod stretch;
 mod tail;
+mod tenure;
 mod unnamed;
 mod vouch;
 mod window;
@@ -43,6 +45,7 @@ pub use positions::{Positions, Start};
 pub use reorder::{Place, Reorder, ReorderLimits};
 pub use stretch::{Missing, Part, Stretch, Why};
 pub use tail::TailReader;
+pub use tenure::{Grant, LeaseTerms, Tenure};
 pub use unnamed::UnnamedLimits;
 pub use vouch::Vouches;
 pub use window::Window;

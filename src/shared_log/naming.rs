@@ -53,12 +53,16 @@ pub fn called(verdict: Verdict, name: &Name, question: &Question<'_>, by: &str) 
     let local = question.local;
     let record = |epoch| lives::record(question.record, question.own, epoch, question.content, by);
     Some(match verdict {
-        Verdict::Adopt(epoch) if name.epoch() == Some(epoch) => return None,
         Verdict::Adopt(epoch) => {
-            let (log, missing) = lives::resume(epoch, question.record, question.tail);
-            // A life that only the log tells of is put on record again.
+            // A life that only the log tells of is put on record again, also by whoever has used
+            // its name all the time: the log may forget it next.
             let recorded = question.record.is_some_and(|record| record.life.epoch == epoch);
             let write = (!recorded).then(|| record(epoch));
+            if name.epoch() == Some(epoch) {
+                let name = name.clone();
+                return write.map(|write| Called { write: Some(write), name });
+            }
+            let (log, missing) = lives::resume(epoch, question.record, question.tail);
             Called { write, name: Name::Named(Named { local, log, missing }) }
         }
         Verdict::Mint(epoch) => {
@@ -69,6 +73,17 @@ pub fn called(verdict: Verdict, name: &Name, question: &Question<'_>, by: &str) 
         Verdict::AskJournal(seq) => Called { write: None, name: Name::Asking(seq) },
         Verdict::Wait(silence) => Called { write: None, name: Name::Silent(silence) },
     })
+}
+
+/// What ties the batches that come to the life that has the name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tie {
+    /// The connection is one of which a batch or an answer was of that life.
+    connection: bool,
+    /// The view goes on from batches of it.
+    view: bool,
+    /// The source does not see its reconnects: no connection ties anything.
+    blind: bool,
 }
 
 /// One replica's life, as one bridge knows it.
@@ -88,9 +103,12 @@ pub struct Naming {
     name: Name,
     /// Counts changes of the name.
     turn: u64,
+    /// What it was when somebody last took what is known here to decide with.
+    asked_at: u64,
     /// The newest name on record, and when it was first read.
     read: Option<(Epoch, u64)>,
     acked: Option<(Cursor, Option<BusSeq>)>,
+    tie: Tie,
 }
 
 impl Naming {
@@ -107,8 +125,10 @@ impl Naming {
             rise: None,
             name: Name::Undecided,
             turn: 0,
+            asked_at: 0,
             read: None,
             acked: None,
+            tie: Tie { view: restored.next_seq > Seq(0), ..Tie::default() },
         }
     }
 
@@ -119,8 +139,26 @@ impl Naming {
 
     // === by the reader of the engine ===
 
-    /// A batch was applied.
+    /// A new connection, of a source that may be `blind` to such; the view is kept or not.
+    pub fn attached(&mut self, view: bool, blind: bool) {
+        self.tie = Tie { connection: false, view, blind };
+    }
+
+    /// The view was dropped, and recovery goes on under the same number.
+    pub fn cleared(&mut self) {
+        self.tie.view = false;
+    }
+
+    /// A batch was applied. After a reconnect a journal may begin behind all that the view had:
+    /// that is no proof of another life, and none of this one. What comes then may bear the name
+    /// only after it was compared.
     pub fn heard(&mut self, envelope: &Envelope, now_ms: u64) {
+        if !self.tie.view {
+            if !self.tie.connection {
+                self.begin(envelope.epoch);
+            }
+            (self.tie.view, self.tie.connection) = (true, !self.tie.blind);
+        }
         let kept = self.own.digests.get(&envelope.seq);
         if self.local != envelope.epoch || kept.is_some_and(|kept| *kept != envelope.digest) {
             self.begin(envelope.epoch);
@@ -140,6 +178,7 @@ impl Naming {
     /// The engine was asked, and its newest batch is ours: the life goes on.
     pub fn proven(&mut self, now_ms: u64) {
         self.newest_at_ms = now_ms;
+        self.tie.connection |= self.tie.view && !self.tie.blind;
     }
 
     /// Trust was taken back.
@@ -152,6 +191,12 @@ impl Naming {
     /// One input is done, and the view stands there. One that lost its history may have learnt
     /// another life under the old number: then it stands below what was heard before.
     pub fn stands(&mut self, cursor: Cursor, trust: Trust, reason: &'static str) {
+        if cursor.epoch > self.local {
+            // Recovery has left the life that has the name, before a batch of the next one came. An
+            // empty lower bound of that one, said of this one, would vouch for a cache that is
+            // gone.
+            self.begin(cursor.epoch);
+        }
         self.standing = (trust, reason);
         self.own.settled = trust > Trust::None;
         if trust <= self.granted {
@@ -172,6 +217,11 @@ impl Naming {
             self.own.named = Some(epoch);
             self.rename(Name::Undecided);
         }
+    }
+
+    /// The journal will not answer what it was asked.
+    pub fn ask_anew(&mut self) {
+        self.rename(Name::Undecided);
     }
 
     /// What the life is or was called on the log, and its newest batch that was applied.
@@ -220,6 +270,7 @@ impl Naming {
             }
         };
         self.own.named = self.name.epoch().or(self.own.named);
+        self.own.given = self.given().max(newest);
         let heard = if self.newest_at_ms > read_at_ms.saturating_add(self.heard_long_ms) {
             Heard::LongSince
         } else if self.newest_at_ms > read_at_ms {
@@ -228,12 +279,14 @@ impl Naming {
             Heard::Not
         };
         let acked = self.acked.map_or(Seq(0), |(cursor, _)| cursor.next_seq);
+        self.asked_at = self.turn;
         (self.local, Own { heard, acked, ..self.own.clone() }, self.name.clone())
     }
 
-    /// Says what the life is called; `false` = nothing new, or the view has gone on to another.
+    /// Says what the life is called; `false` = nothing new, or it was decided over what holds no
+    /// more: the view has gone on to another life, or the log is to be looked at again.
     pub fn call(&mut self, local: Epoch, name: Name) -> bool {
-        if self.local != local || self.name == name {
+        if self.local != local || self.name == name || self.asked_at != self.turn {
             return false;
         }
         if let Name::Named(named) = &name {
@@ -289,10 +342,17 @@ impl Naming {
     /// Another life, which nobody has named.
     fn begin(&mut self, local: Epoch) {
         self.local = local;
-        self.own = Own { settled: self.own.settled, ..Own::default() };
+        self.newest_at_ms = 0;
+        let (settled, given) = (self.own.settled, self.given());
+        self.own = Own { settled, given, ..Own::default() };
         self.acked = None;
         (self.granted, self.rise) = (Trust::None, None);
         self.rename(Name::Undecided);
+    }
+
+    /// The highest name known to have been given, also where whoever remembered it has lost it.
+    fn given(&self) -> Epoch {
+        self.own.given.max(self.name.epoch().unwrap_or_default())
     }
 
     fn rename(&mut self, name: Name) {

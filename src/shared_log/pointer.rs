@@ -83,17 +83,27 @@ impl Pointer {
             && life.is_none_or(|life| self.epoch >= life)
     }
 
+    /// Whether it is the cut that a reader took last. To take it again leads to the same view: the
+    /// most trusted cut may lie before a batch that nobody could read, and then every reader that
+    /// is sent there believes nothing, while a bridge that came later has a lower bound to give.
+    pub fn is_cut(&self, taken: Option<Cursor>) -> bool {
+        taken == Some(self.cut())
+    }
+
     /// Whether it is of a cut behind that reset.
     pub fn is_behind(&self, reset: Option<Cursor>) -> bool {
-        let cut = Cursor { epoch: self.epoch, next_seq: self.resume_seq };
-        reset.is_none_or(|reset| cut >= reset)
+        reset.is_none_or(|reset| self.cut() >= reset)
+    }
+
+    fn cut(&self) -> Cursor {
+        Cursor { epoch: self.epoch, next_seq: self.resume_seq }
     }
 
     /// Where the log goes on behind it. A log may be out of order by `slack` messages.
     pub fn start(&self, slack: u64) -> Start {
         let at = self.bus_seq.0.saturating_add(1);
-        let cursor = Cursor { epoch: self.epoch, next_seq: self.resume_seq };
-        Start { from: BusSeq(at.saturating_sub(slack)), proven_from: BusSeq(at), cursor }
+        let from = BusSeq(at.saturating_sub(slack));
+        Start { from, proven_from: BusSeq(at), cursor: self.cut() }
     }
 
     /// Reads the text of [`Pointer`]'s `Display` back.
@@ -201,6 +211,16 @@ mod tests {
         }
         assert_eq!(wish_of(None), "");
         assert_eq!(parse_wish(b"\xff"), None);
+    }
+
+    #[test]
+    fn what_was_taken_last_is_known_again() {
+        let stored = pointer(2, Trust::Exact, 500, 40);
+        let further = pointer(2, Trust::Exact, 500, 60);
+        let taken = Some(stored.start(0).cursor);
+        assert!(stored.is_cut(taken) && further.is_cut(taken), "the same view, stored again");
+        assert!(!pointer(2, Trust::LowerBound, 501, 60).is_cut(taken));
+        assert!(!stored.is_cut(None));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Which bridge's word counts for a replica, and for how long.
 //!
 //! A word is fresh by our own clock, from the moment we heard it: clocks of bridges may be a day
-//! off. A bridge that says the same again with an older time than before is an echo, not a sign of
-//! life.
+//! off, and may be set back. A bridge that says the same again is an echo, not a sign of life.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +51,10 @@ impl Vouches {
     /// A heartbeat came.
     pub fn heard(&mut self, now_ms: u64, status: &Status) {
         let before = self.by_bridge.get(&status.bridge);
-        if before.is_some_and(|before| status.at <= before.said_at) {
+        // The same again is an echo. An older one is late, unless the bridge has been silent for
+        // longer than a word counts: then it came back with a clock that was set back.
+        let is_late = |before: &Vouch| status.at < before.said_at && now_ms < self.expiry(before);
+        if before.is_some_and(|before| status.at == before.said_at || is_late(before)) {
             return;
         }
         let cursor = Cursor { epoch: status.epoch, next_seq: status.next_seq };
@@ -147,6 +149,16 @@ mod tests {
         assert_eq!(best(&vouches, 5_000), None);
         vouches.heard(5_000, &status("a", 1, 10, Trust::Exact, 8));
         assert_eq!(best(&vouches, 5_000), Some((1, 10, Trust::Exact)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_silences_no_bridge() {
+        let mut vouches = Vouches::new(5_000);
+        vouches.heard(0, &status("a", 1, 10, Trust::Exact, 86_400_000));
+        vouches.heard(4_999, &status("a", 1, 9, Trust::LowerBound, 7));
+        assert_eq!(best(&vouches, 4_999), Some((1, 10, Trust::Exact)), "it may merely be late");
+        vouches.heard(5_000, &status("a", 1, 11, Trust::LowerBound, 8));
+        assert_eq!(best(&vouches, 5_000), Some((1, 11, Trust::LowerBound)));
     }
 
     #[test]

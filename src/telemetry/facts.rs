@@ -103,6 +103,7 @@ fn level(fact: Fact) -> Level {
         | Fact::TwoPublishers
         | Fact::Anomaly
         | Fact::ParkingOverflow
+        | Fact::CompetingConsumer
         | Fact::OverLimit => Level::Error,
         Fact::DigestMismatch(_)
         | Fact::Straddle(_)
@@ -139,6 +140,7 @@ fn level(fact: Fact) -> Level {
         | Fact::ResyncAsked
         | Fact::Restarted
         | Fact::Unannounced
+        | Fact::Resumed(_)
         | Fact::Released
         | Fact::Vouched
         | Fact::Refetched => Level::Info,
@@ -170,6 +172,7 @@ fn detail(fact: Fact) -> Detail {
         | Fact::PermanentHole(seq)
         | Fact::TailLoss(seq)
         | Fact::TailBehind(seq)
+        | Fact::Resumed(seq)
         | Fact::HealedByTwin(seq) => Detail { seq: Some(seq.0), count: None },
         _ => Detail::default(),
     }

@@ -18,6 +18,12 @@ pub const MODE: &str = "mode";
 pub const OUTCOME: &str = "outcome";
 /// A stream of the bus; bounded by the configuration.
 pub const STREAM: &str = "stream";
+/// A model; bounded by the configuration.
+pub const MODEL: &str = "model";
+/// Where a prediction comes from.
+pub const PREDICTION: &str = "prediction";
+/// What a turn of a conversation was.
+pub const TURN: &str = "turn";
 /// Why something was not taken.
 pub const REASON: &str = "reason";
 /// An alarm's name.

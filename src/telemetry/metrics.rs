@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{label, name};
+use super::{Backfills, feedback, label, name};
 use crate::{http::Mode, route::By};
 
 /// From a microsecond in-process match to a resync of minutes.
@@ -61,6 +61,7 @@ fn builder() -> Result<PrometheusBuilder, BuildError> {
 }
 
 fn describe() {
+    feedback::describe();
     for (metric, text) in [
         (name::BATCHES_RECEIVED, "live batches received from the source"),
         (name::BATCHES_APPLIED, "batches folded into the view"),
@@ -104,6 +105,7 @@ fn describe() {
     for (metric, text) in [
         (name::READINESS, "1 for the trust state the replica is in"),
         (name::VIEW_BLOCKS, "blocks in the view"),
+        (name::LEASE_HELD, "1 while this process asks the engine, 0 while another bridge does"),
         (name::ALARM, "1 while the alarm rings"),
         (name::MEMORY, "resident memory of the process"),
         (name::MEMORY_LIMIT, "soft limit of the process"),
@@ -325,6 +327,12 @@ pub struct Metrics {
     pub index_queue: Gauge,
     /// See [`name::HTTP_DENIED`].
     pub denied: Counter,
+    /// Reports that were taken.
+    pub feedback_taken: Counter,
+    /// Reports that could not be read, or of a replica that nobody knows.
+    pub feedback_refused: Counter,
+    /// What routers said that replicas computed.
+    pub backfills: Backfills,
 }
 
 /// The handle of a replica's age, set at the moment of a scrape.
@@ -354,6 +362,9 @@ impl Metrics {
             },
             index_queue: gauge!(name::INDEX_QUEUE),
             denied: counter!(name::HTTP_DENIED),
+            feedback_taken: counter!(name::FEEDBACK, label::OUTCOME => "taken"),
+            feedback_refused: counter!(name::FEEDBACK, label::OUTCOME => "refused"),
+            backfills: Backfills::register(),
         }
     }
 }

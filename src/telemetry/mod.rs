@@ -3,10 +3,13 @@
 //! Never in a metric or a log: token ids, salts, hashes, topics. The label `replica` is bounded by
 //! the configuration; every other label is a closed set of words.
 
+#[cfg(test)]
+mod alert_tests;
 mod bus;
 mod bus_read;
 mod checkpoints;
 mod facts;
+mod feedback;
 mod gone;
 pub mod label;
 mod log;
@@ -18,6 +21,7 @@ pub use bus::{BusLogMetrics, BusMetrics, BusRequestMetrics};
 pub use bus_read::{BusReadMetrics, BusSnapshotMetrics, bus_read_refused};
 pub use checkpoints::{CheckpointMetrics, checkpoint_loaded};
 pub use facts::FactLog;
+pub use feedback::{Backfills, EngineHits, FeedbackMetrics};
 pub use gone::without_others;
 pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{

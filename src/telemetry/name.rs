@@ -114,6 +114,8 @@ pub const BUS_STATE: &str = "kvbridge_bus_state";
 pub const BUS_REQUESTS: &str = "kvbridge_bus_requests_total";
 /// Live connections that ended by a reset or by bytes that are not the protocol.
 pub const SOURCE_RECEIVE_FAILED: &str = "kvbridge_source_receive_failures_total";
+/// 1 while this process is the one that asks an engine which bridges take turns at.
+pub const LEASE_HELD: &str = "kvbridge_lease_held";
 /// 1 while the alarm rings, else 0.
 pub const ALARM: &str = "kvbridge_alarm";
 /// Resident memory of the process.
@@ -124,3 +126,27 @@ pub const MEMORY_LIMIT: &str = "kvbridge_memory_limit_bytes";
 pub const HTTP_REFUSED: &str = "kvbridge_http_connections_refused_total";
 /// Requests that were not let in.
 pub const HTTP_DENIED: &str = "kvbridge_http_denied_total";
+/// Reports of requests that were served, by what came of them.
+pub const FEEDBACK: &str = "kvbridge_feedback_total";
+/// Input tokens of requests that were reported.
+pub const INPUT_TOKENS: &str = "kvbridge_input_tokens_total";
+/// Of these, what the engines had cached.
+pub const CACHED_TOKENS: &str = "kvbridge_cached_tokens_total";
+/// Of these, what was predicted to be cached.
+pub const PREDICTED_TOKENS: &str = "kvbridge_predicted_tokens_total";
+/// Turns of conversations.
+pub const TURNS: &str = "kvbridge_turns_total";
+/// Tokens of an earlier turn that were computed again.
+pub const REPREFILLED: &str = "kvbridge_reprefilled_tokens_total";
+/// Of the follow-up turns of late those with less than half of the input cached.
+pub const SCATTER_RATIO: &str = "kvbridge_turn_scatter_ratio";
+/// What routers said that replicas computed, by what came of it.
+pub const BACKFILLS: &str = "kvbridge_backfills_total";
+/// Blocks guessed by it.
+pub const BACKFILLED: &str = "kvbridge_backfilled_blocks_total";
+/// Guesses that made room for others before their time.
+pub const BACKFILL_EVICTED: &str = "kvbridge_backfill_evicted_blocks_total";
+/// Tokens that an engine looked up in its cache.
+pub const ENGINE_INPUT_TOKENS: &str = "kvbridge_engine_input_tokens_total";
+/// Of these, those that it had.
+pub const ENGINE_CACHED_TOKENS: &str = "kvbridge_engine_cached_tokens_total";

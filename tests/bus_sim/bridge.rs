@@ -6,9 +6,9 @@ use std::{
 };
 
 use kvbridge::{
-    api::{AnswerPart, Batch, Capabilities, Continuity, Drain, Removal, Replay, SourceEvent},
+    api::{AnswerPart, Batch, Capabilities, Continuity, Drain, Loss, Removal, Replay, SourceEvent},
     recovery::{
-        Action, Checkpoint, ClearReason, Fact, Finding, Input, Recovery, Settings, Tick,
+        Action, Checkpoint, ClearReason, Fact, Finding, Input, PhaseKind, Recovery, Settings, Tick,
         TrustReason,
     },
     schemas::{
@@ -20,10 +20,9 @@ use kvbridge::{
 };
 
 use crate::{
-    bus_faults::BusFaults,
     desk::{Desk, Registry},
     engine::{Engine, Profile},
-    faults::Faults,
+    faults::{Fault, Faults},
     invariants::Violation,
     link::{AnswerLink, LiveLink},
     log::{Log, Object, Objects},
@@ -43,10 +42,12 @@ const FILL_MS: u64 = 200;
 const UNNAMED: UnnamedLimits = UnnamedLimits { batches_max: 200, bytes_max: 1 << 20 };
 
 /// A cut on its way to the store: the view as it was, and how far the log had come before.
-struct Cut {
+pub(crate) struct Cut {
     store_at: u64,
-    object: Object,
-    pointer: Pointer,
+    pub(crate) object: Object,
+    pub(crate) pointer: Pointer,
+    /// Where the newest reset ends that its bridge wrote.
+    pub(crate) reset: Option<Cursor>,
 }
 
 /// One bridge.
@@ -69,12 +70,16 @@ pub(crate) struct Bridge {
     pub(crate) naming: Naming,
     desk: Desk,
     cut: Option<Cut>,
+    /// Where the newest reset ends that it wrote.
+    reset: Option<Cursor>,
     snapshot_at: u64,
     beat_at: u64,
     /// What is on its disk.
-    kept: Option<(Checkpoint, View)>,
+    kept: Option<(Checkpoint, View, u32)>,
     /// Counts its processes.
     starts: u64,
+    /// Of which version its decoder is: a later one reads less of the same bytes.
+    pub(crate) decoder: u32,
     /// What it believed at least for the last second of a run.
     pub(crate) least: Trust,
     /// When it was last exact, by the name of the life on the log.
@@ -119,10 +124,12 @@ impl Bridge {
             naming,
             desk,
             cut: None,
+            reset: None,
             snapshot_at: 0,
             beat_at: 0,
             kept: None,
             starts: 0,
+            decoder: 1,
             least: Trust::None,
             exact_at: BTreeMap::new(),
             mistake,
@@ -149,6 +156,11 @@ impl Bridge {
                 self.answers.due(now).or_else(|| self.live.due(now))
             };
             let Some(event) = event else { break };
+            let event = self.decoded(event);
+            if event == SourceEvent::Attached {
+                let (view, blind) = (self.recovery.anchored(), self.recovery.is_blind());
+                self.author.attached(&mut self.naming, view, blind);
+            }
             self.offer(now, &event);
             self.take(now, Input::Source(event), engine, faults);
         }
@@ -227,12 +239,17 @@ impl Bridge {
             }
             Action::Clear { epoch, cause } => {
                 if cause == ClearReason::Unproven {
-                    self.author.cleared();
+                    self.author.cleared(Some(&mut self.naming));
                 }
                 self.view = View::new(view_settings());
                 self.cursor = Cursor { epoch, next_seq: Seq(0) };
             }
             Action::RequestReplay { attempt, start_seq } => {
+                let phase = self.recovery.phase();
+                if matches!(phase, PhaseKind::Verifying | PhaseKind::Replaying) {
+                    // A view that lacks something asks for it; another bridge may have written it.
+                    self.naming.look_again();
+                }
                 if engine.profile.replay {
                     let batches = engine.replay(start_seq);
                     self.answers.replay((now, attempt), batches, faults, &mut self.rng);

@@ -40,10 +40,9 @@ impl Bridge {
 
     pub(super) fn hand_over(&mut self) {
         let mut out = VecDeque::from(self.author.made());
+        let is_reset =
+            |message: &Outgoing| matches!(message.envelope.events.first(), Some(Event::Reset(_)));
         if self.mistake == Some(Mistake::NothingOnResync) {
-            let is_reset = |message: &Outgoing| {
-                matches!(message.envelope.events.first(), Some(Event::Reset(_)))
-            };
             out.retain(|message| !is_reset(message));
         }
         if self.mistake == Some(Mistake::BatchesShareMessage) {
@@ -53,6 +52,10 @@ impl Bridge {
             if !self.sender.has_room() {
                 out.push_front(message);
                 return self.author.left_out(out);
+            }
+            if is_reset(&message) {
+                let Envelope { epoch, seq, span, .. } = *message.envelope;
+                self.reset = Some(Cursor { epoch, next_seq: seq.plus(u64::from(span)) });
             }
             self.sender.push(message);
         }
@@ -88,17 +91,20 @@ impl Bridge {
         &mut self,
         now: u64,
         (log, registry, objects): (&mut Log, &mut Registry, &mut Objects),
-        faults: &BusFaults,
+        faults: &Faults,
     ) -> Result<(), Violation> {
         self.sender.turn(now, log, faults)?;
         if !self.sender.is_connected() {
             self.desk.lost(now, registry);
             return Ok(());
         }
-        let clock = (now, self.unix_ms(now));
+        let pointed = objects.pointer.as_ref().map_or(Epoch(0), |pointer| pointer.epoch);
+        let clock = (now, self.unix_ms(now), pointed);
         if let Some(name) = self.desk.turn(clock, &mut self.naming, log, registry) {
             self.trace.say(|| format!("{now:>6} {} is called {name:?}", self.name));
         }
+        // What it says from now on is said under that name.
+        self.note_exact(now);
         self.keep(now, log, objects);
         Ok(())
     }
@@ -112,21 +118,51 @@ impl Bridge {
         self.naming.status(&replica(), self.name, self.unix_at_zero + now)
     }
 
+    /// The batches of an event as this version of the decoder reads them.
+    pub(super) fn decoded(&self, event: SourceEvent) -> SourceEvent {
+        match event {
+            SourceEvent::Live(batch) => SourceEvent::Live(self.read(batch)),
+            SourceEvent::Answer { attempt, part: AnswerPart::Batch(batch) } => {
+                SourceEvent::Answer { attempt, part: AnswerPart::Batch(self.read(batch)) }
+            }
+            other => other,
+        }
+    }
+
+    fn read(&self, mut batch: Batch) -> Batch {
+        if self.decoder > 1 {
+            batch.format = "model.2";
+            let before = batch.events.len();
+            let reads = |event: &Event| !matches!(event, Event::Stored(it) if it.blocks.len() > 3);
+            batch.events.retain(reads);
+            if batch.events.len() < before && batch.loss == Loss::Nothing {
+                batch.loss = Loss::Stores;
+            }
+        }
+        batch
+    }
+
     /// The process ends and comes back, with what it kept or without.
-    pub(crate) fn restart(&mut self, now: u64) {
+    pub(crate) fn restart(&mut self, now: u64, faults: &Faults) {
+        if faults.strike(Fault::OtherDecoder, &mut self.rng) {
+            self.decoder = 3 - self.decoder;
+        }
+        if faults.strike(Fault::ClockJump, &mut self.rng) {
+            self.unix_at_zero = 200_000_000 + self.rng.below(2 * 86_400_000) - 86_400_000;
+            self.settings.unix_ms_at_zero = self.unix_at_zero;
+        }
         let kept = self.kept.clone().filter(|_| self.rng.hit(6_000));
+        let kept = kept.filter(|(_, _, decoder)| *decoder == self.decoder);
         let (name, whole) = (self.name, kept.is_some());
         self.trace.say(|| format!("{now:>6} {name} ---- back, with a checkpoint: {whole} ----"));
         match kept {
-            Some((checkpoint, view)) => {
+            Some((checkpoint, view, _)) => {
                 self.view = view;
                 self.recovery = Recovery::restored(self.settings.clone(), checkpoint).unwrap();
             }
             None => {
                 self.view = View::new(view_settings());
-                let mut settings = self.settings.clone();
-                settings.unix_ms_at_zero = self.unix_at_zero;
-                self.recovery = Recovery::new(settings);
+                self.recovery = Recovery::new(self.settings.clone());
             }
         }
         self.cursor = self.recovery.cursor();
@@ -138,11 +174,12 @@ impl Bridge {
         let digests: Vec<_> = self.recovery.digests().collect();
         self.naming.restore(digests);
         self.desk = Desk::new(self.name, self.cursor.epoch, self.mistake, self.rng.fork());
+        self.desk.content = format!("content {}", self.decoder);
         self.sender.end(now);
         self.answers.forget();
         let back_after = 5 + self.rng.below(300);
         self.live.end(now, back_after);
-        self.cut = None;
+        (self.cut, self.reset) = (None, None);
     }
 
     /// Stores a view now and then.
@@ -150,10 +187,10 @@ impl Bridge {
         if self.rng.hit(100)
             && let Some(checkpoint) = self.recovery.checkpoint("sim")
         {
-            self.kept = Some((checkpoint, self.view.clone()));
+            self.kept = Some((checkpoint, self.view.clone(), self.decoder));
         }
         if let Some(cut) = self.cut.take_if(|cut| cut.store_at <= now) {
-            objects.advance(cut.pointer, cut.object, None);
+            objects.advance(cut.pointer, cut.object, cut.reset.max(self.reset));
         }
         if now >= self.snapshot_at && self.cut.is_none() {
             self.snapshot_at = now + 150 + self.rng.below(600);
@@ -161,20 +198,21 @@ impl Bridge {
         }
     }
 
-    /// Stores one at once, for whoever asks.
-    pub(crate) fn keep_now(
-        &mut self,
-        now: u64,
-        log: &Log,
-        objects: &mut Objects,
-        wish: Option<Cursor>,
-    ) -> Option<Pointer> {
-        let cut = self.make_cut(now, log)?;
-        objects.advance(cut.pointer, cut.object, wish);
-        objects.pointer.clone()
+    /// One for whoever asks, as soon as the log has all of it; none if a twin is ahead.
+    pub(crate) fn cut_for(&mut self, now: u64, log: &Log) -> Option<Cut> {
+        let newest = &log.newest()?.envelope;
+        let theirs = newest.seq.plus(u64::from(newest.span));
+        let cut = self.take_cut(now, log)?;
+        let behind = newest.epoch > cut.pointer.epoch
+            || (newest.epoch == cut.pointer.epoch && theirs > cut.pointer.resume_seq);
+        (!behind).then_some(cut)
     }
 
     fn make_cut(&mut self, now: u64, log: &Log) -> Option<Cut> {
+        self.take_cut(now, log).filter(|cut| cut.is_published(log))
+    }
+
+    fn take_cut(&mut self, now: u64, log: &Log) -> Option<Cut> {
         let ends = log.ends();
         let checkpoint =
             self.recovery.checkpoint("sim").filter(|_| self.trust.device > Trust::None)?;
@@ -183,14 +221,12 @@ impl Bridge {
         if checkpoint.trust == Trust::None || resume_seq == Seq(0) {
             return None;
         }
-        let newest = &log.newest()?.envelope;
-        let end = newest.seq.plus(u64::from(newest.span));
-        if newest.epoch != epoch || end < resume_seq {
-            return None;
-        }
         let mut records = self.view.snapshot();
         if self.mistake == Some(Mistake::SnapshotWithoutCounts) {
             records.iter_mut().for_each(|record| record.count = 1);
+        }
+        if self.mistake == Some(Mistake::SnapshotWithoutSalt) {
+            records.iter_mut().for_each(|record| record.salt = None);
         }
         let header = SnapshotHeader {
             replica: replica(),
@@ -212,6 +248,15 @@ impl Bridge {
             object: Pointer::object_name(&replica().key(), epoch, resume_seq, self.name),
         };
         let store_at = now + self.rng.below(100);
-        Some(Cut { store_at, object: Object { header, records }, pointer })
+        Some(Cut { store_at, object: Object { header, records }, pointer, reset: self.reset })
+    }
+}
+
+impl Cut {
+    /// Whether the log has everything that the view was folded from.
+    pub(crate) fn is_published(&self, log: &Log) -> bool {
+        let Some(newest) = log.newest() else { return false };
+        let end = newest.envelope.seq.plus(u64::from(newest.envelope.span));
+        newest.envelope.epoch == self.pointer.epoch && end >= self.pointer.resume_seq
     }
 }

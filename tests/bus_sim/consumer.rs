@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use kvbridge::{
     api::{AnswerPart, Attempt, Batch, Removal, SourceEvent, Upstream},
     recovery::{Action, Checkpoint, Finding, Input, Recovery, Settings, Tick, TrustReason},
-    schemas::{BusSeq, Cursor, Event, TierTrust},
+    schemas::{BusSeq, Cursor, Epoch, Event, TierTrust},
     shared_log::{Follower, Joined, Known, Vouches, log_capabilities},
     view::View,
 };
 
 use crate::{
-    bus_faults::BusFaults,
+    faults::{Fault, Faults},
     invariants::Violation,
     log::{Log, Stored},
     mistakes::Mistake,
@@ -36,7 +36,12 @@ enum Arrived {
 /// What is asked of the bus.
 pub(crate) enum Asked {
     Replay(Known),
-    Snapshot(Option<String>, Option<Cursor>),
+    /// The named one, or the best one from behind that reset for who took this one last.
+    Snapshot {
+        object: Option<String>,
+        reset: Option<Cursor>,
+        taken: Option<Cursor>,
+    },
 }
 
 /// One reader.
@@ -47,10 +52,13 @@ pub(crate) struct Consumer {
     pub(crate) trust: TierTrust,
     pub(crate) reason: TrustReason,
     trace: Trace,
-    pub(crate) faults_hit: u64,
     /// Batches that answers brought: what a reader costs the bus.
     pub(crate) replay_work: u64,
+    /// The same a second before the end.
+    pub(crate) work_before: u64,
     pub(crate) vouches: Vouches,
+    /// The newest life that this process of it was in before its last input.
+    pub(crate) epoch: Epoch,
     upstream: Option<Upstream>,
     follower: Follower,
     settings: Settings,
@@ -60,6 +68,8 @@ pub(crate) struct Consumer {
     created: u64,
     through: BusSeq,
     attached: bool,
+    /// A place that the live path left out, which a later one will tell.
+    missed_at: Option<BusSeq>,
     attach_at: u64,
     look_at: u64,
     /// So many messages a turn.
@@ -94,9 +104,11 @@ impl Consumer {
             trust: TierTrust::default(),
             reason: TrustReason::Detached,
             trace,
-            faults_hit: 0,
             replay_work: 0,
+            work_before: 0,
+            missed_at: None,
             vouches: Vouches::new(STATUS_TTL_MS),
+            epoch: Epoch(0),
             upstream: None,
             follower: Follower::new(REORDER, POSITIONS_MAX),
             settings,
@@ -139,12 +151,7 @@ impl Consumer {
     }
 
     /// One turn: the connection, what it brings, and the machine.
-    pub(crate) fn turn(
-        &mut self,
-        now: u64,
-        log: &Log,
-        faults: &BusFaults,
-    ) -> Result<(), Violation> {
+    pub(crate) fn turn(&mut self, now: u64, log: &Log, faults: &Faults) -> Result<(), Violation> {
         if let Some(view) = self.late_view.take_if(|_| self.rng.hit(2_000)) {
             self.view = view;
         }
@@ -295,6 +302,7 @@ impl Consumer {
         while let Some(input) = inputs.pop_front() {
             self.trace.say(|| format!("{now:>6} {} {}", self.name, brief(&input)));
             let mut actions = Vec::new();
+            self.epoch = self.epoch.max(self.recovery.cursor().epoch);
             self.recovery.step(Tick(now), input, &mut actions);
             for action in actions {
                 inputs.extend(self.perform(now, action)?.into_iter().map(Input::Finding));
@@ -329,7 +337,8 @@ impl Consumer {
             }
             Action::RequestSnapshot { attempt, object } => {
                 self.shadow = Some((attempt, View::new(view_settings())));
-                self.ask(now, attempt, Asked::Snapshot(object, self.follower.reset()));
+                let (reset, taken) = (self.follower.reset(), self.follower.taken());
+                self.ask(now, attempt, Asked::Snapshot { object, reset, taken });
             }
             Action::CancelRequest => {
                 (self.asked, self.shadow) = (None, None);

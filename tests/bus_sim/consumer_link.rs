@@ -3,16 +3,15 @@
 use super::*;
 
 impl Consumer {
-    pub(super) fn process(&mut self, now: u64, faults: &BusFaults) {
+    pub(super) fn process(&mut self, now: u64, faults: &Faults) {
         if self.rng.hit(100)
             && let Some(checkpoint) = self.recovery.checkpoint("sim")
         {
             self.kept = Some((checkpoint, self.view.clone()));
         }
-        if !self.rng.hit(faults.reader_restart) {
+        if !faults.strike(Fault::ReaderRestart, &mut self.rng) {
             return;
         }
-        self.faults_hit += 1;
         let kept = self.kept.clone().filter(|_| self.rng.hit(6_000));
         let (name, whole) = (self.name, kept.is_some());
         self.trace.say(|| format!("{now:>6} {name} ---- back, with a checkpoint: {whole} ----"));
@@ -30,6 +29,7 @@ impl Consumer {
         self.follower = Follower::new(REORDER, POSITIONS_MAX);
         self.vouches = Vouches::new(STATUS_TTL_MS);
         self.upstream = None;
+        self.epoch = Epoch(0);
         (self.created, self.through, self.attached) = (0, BusSeq(0), false);
         self.attach_at = now + self.rng.below(300);
         self.inbox.clear();
@@ -37,10 +37,9 @@ impl Consumer {
         self.answers.clear();
     }
 
-    pub(super) fn connection(&mut self, now: u64, log: &Log, faults: &BusFaults) {
+    pub(super) fn connection(&mut self, now: u64, log: &Log, faults: &Faults) {
         let ends = log.ends();
-        if self.attached && self.rng.hit(faults.reader_cut) {
-            self.faults_hit += 1;
+        if self.attached && faults.strike(Fault::ReaderCut, &mut self.rng) {
             let back_at = now + 5 + self.rng.below(400);
             self.detach(back_at);
         }
@@ -58,29 +57,52 @@ impl Consumer {
             self.inbox.push_back(Arrived::Attached(joined));
         }
         if self.attached && ends.created == self.created {
-            self.pull(now, log);
+            self.pull(now, log, faults);
+        }
+    }
+
+    fn lose(&mut self) {
+        if !matches!(self.inbox.back(), Some(Arrived::Overflowed)) {
+            self.inbox.push_back(Arrived::Overflowed);
         }
     }
 
     fn detach(&mut self, back_at: u64) {
+        self.missed_at = None;
         (self.attached, self.attach_at) = (false, back_at);
         self.inbox.push_back(Arrived::Detached);
         self.asked = None;
     }
 
-    fn pull(&mut self, now: u64, log: &Log) {
-        for stored in log.from(BusSeq(self.through.0 + 1)) {
+    /// What the live path brings. A place that it left out is told by a later one, of whichever
+    /// replica; until then nobody knows.
+    fn pull(&mut self, now: u64, log: &Log, faults: &Faults) {
+        let seen = self.missed_at.map_or(self.through, |at| at.max(self.through));
+        for stored in log.from(BusSeq(seen.0 + 1)) {
             if stored.stored_at + 3 > now {
                 return;
             }
-            self.through = stored.at;
+            if faults.strike(Fault::ReaderMiss, &mut self.rng) {
+                self.missed_at = Some(stored.at);
+                continue;
+            }
+            self.came(stored.at);
             if self.inbox.len() < INBOX_MAX {
                 self.inbox.push_back(Arrived::Message(stored.clone()));
-            } else if !matches!(self.inbox.back(), Some(Arrived::Overflowed)) {
-                self.faults_hit += 1;
-                self.inbox.push_back(Arrived::Overflowed);
+            } else {
+                self.lose();
             }
         }
-        self.through = self.through.max(log.ends().last);
+        self.came(log.ends().last);
+    }
+
+    fn came(&mut self, at: BusSeq) {
+        if self.missed_at.is_some_and(|missed| missed >= at) {
+            return;
+        }
+        if self.missed_at.take().is_some() {
+            self.lose();
+        }
+        self.through = self.through.max(at);
     }
 }

@@ -28,6 +28,9 @@ pub(crate) struct Registry {
     words: BTreeMap<&'static str, (Status, u64)>,
     /// How often it was lost.
     pub(crate) losses: u64,
+    /// How often a life was given a name because nothing of it could be compared: the journal did
+    /// not answer, and no other bridge spoke.
+    pub(crate) uncompared: u64,
 }
 
 impl Registry {
@@ -73,12 +76,13 @@ struct Pending {
     revision: u64,
     local: Epoch,
     called: Called,
+    uncompared: bool,
 }
 
 /// One bridge's.
 pub(crate) struct Desk {
     name: &'static str,
-    content: String,
+    pub(crate) content: String,
     floor: Epoch,
     look_at: u64,
     wait_ms: u64,
@@ -111,29 +115,35 @@ impl Desk {
     /// The connection is gone: what was under way is lost, or was written.
     pub(crate) fn lost(&mut self, now: u64, registry: &mut Registry) {
         let pending = self.pending.take().filter(|_| self.rng.hit(5_000));
-        if let Some(Pending { revision, called: Called { write: Some(record), .. }, .. }) = pending
+        let Some(Pending { revision, called, uncompared, .. }) = pending else { return };
+        if let Some(record) = called.write
+            && registry.write(now, revision, record)
         {
-            registry.write(now, revision, record);
+            registry.uncompared += u64::from(uncompared);
         }
     }
 
     /// One turn on a connection; returns what the life is called, if that is new.
     pub(crate) fn turn(
         &mut self,
-        (now, unix_ms): (u64, u64),
+        (now, unix_ms, pointed): (u64, u64, Epoch),
         naming: &mut Naming,
         log: &Log,
         registry: &mut Registry,
     ) -> Option<Name> {
         if let Some(pending) = self.pending.take_if(|pending| pending.at <= now) {
-            let Pending { revision, local, called: Called { write, name }, .. } = pending;
+            let Pending { revision, local, called: Called { write, name }, uncompared, .. } =
+                pending;
+            if uncompared && revision == registry.revision {
+                registry.uncompared += 1;
+            }
             let written = write.is_none_or(|record| registry.write(now, revision, record));
             return (written && naming.call(local, name.clone())).then_some(name);
         }
         if self.pending.is_some() || !self.may_look(now, naming.name()) {
             return None;
         }
-        self.look((now, unix_ms), naming, log, registry);
+        self.look((now, unix_ms, pointed), naming, log, registry);
         None
     }
 
@@ -155,7 +165,7 @@ impl Desk {
 
     fn look(
         &mut self,
-        (now, now_ms): (u64, u64),
+        (now, now_ms, pointed): (u64, u64, Epoch),
         naming: &mut Naming,
         log: &Log,
         registry: &Registry,
@@ -176,7 +186,7 @@ impl Desk {
                 let epoch = record.life.epoch;
                 let newer = lives::record(Some(record), &own, epoch, &self.content, self.name);
                 let called = Called { write: Some(newer), name };
-                self.pending = Some(Pending { at, revision, local, called });
+                self.pending = Some(Pending { at, revision, local, called, uncompared: false });
             }
             return;
         }
@@ -188,7 +198,7 @@ impl Desk {
             content: &self.content,
             others: true,
             local,
-            floor: self.floor,
+            floor: self.floor.max(pointed),
             now_ms,
         };
         let mut verdict = lives::decide(&question);
@@ -199,13 +209,22 @@ impl Desk {
         let known = record.map(|record| record.life.epoch);
         match (self.mistake, known) {
             (Some(Mistake::AdoptedWithoutAnchor), Some(known)) => verdict = Verdict::Adopt(known),
+            (Some(Mistake::ContentIgnored), Some(known))
+                if matches!(verdict, Verdict::Wait(Silence::SettingsDiffer)) =>
+            {
+                verdict = Verdict::Adopt(known);
+            }
             (Some(Mistake::MintedWithoutComparing), _) if name.epoch().is_none() => {
                 verdict = Verdict::Mint(Epoch(now_ms.max(newest.0 + 1)));
             }
             _ => (),
         }
+        let other_content = record.is_none_or(|record| record.content != self.content);
+        let uncomparable = own.journal_spent || other_content;
+        let alone = uncomparable && !registry.others_speak(now, self.name);
+        let uncompared = matches!(verdict, Verdict::Mint(_)) && alone;
         let called = called(verdict, &name, &question, self.name);
-        self.pending = called.map(|called| Pending { at, revision, local, called });
+        self.pending = called.map(|called| Pending { at, revision, local, called, uncompared });
     }
 }
 

@@ -4,18 +4,26 @@ use std::fmt;
 
 use kvbridge::{
     schemas::{Cursor, Projection, Tier, TierTrust, Trust},
+    shared_log::Name,
     view::View,
 };
 
 use crate::{
+    bridge::Bridge,
     consumer::Consumer,
     engine::{Engine, Residency},
+    events::salt_of,
     setting::{STATUS_TTL_MS, hop_limits},
     world::World,
 };
 
 /// One turn and one delivery lie between an expiry and what follows from it.
 const SLACK_MS: u64 = 60;
+
+/// Looks of a settled reader in the last second, and what one may read: some batches that it has,
+/// a window of disorder before them, and the same again where no place is known.
+const CALM_LOOKS: u64 = 9;
+const LOOK_COST: u64 = 40;
 
 /// A broken promise.
 #[derive(Debug)]
@@ -60,8 +68,27 @@ impl World {
             let grace_ms = lease_ms + STATUS_TTL_MS + SLACK_MS + self.status_delay_max;
             told.holds(&self.engine, self.now, grace_ms)?;
             self.check_vouched(consumer)?;
+            if consumer.recovery.cursor().epoch < consumer.epoch {
+                let name = consumer.name;
+                return Err(Violation::new(format!("{name} went back to a closed life")));
+            }
         }
         self.check_names()
+    }
+
+    /// Nobody is sent to a worse view than before, nor told that the log has passed what it has.
+    pub(crate) fn check_told(&mut self) -> Result<(), Violation> {
+        for (before, now, reset) in self.objects.moves.drain(..) {
+            if now != before && !now.supersedes(&before, reset) {
+                return Err(Violation::new(format!(
+                    "readers are sent back from {before} to {now}"
+                )));
+            }
+        }
+        let passed = self.truncated.take().filter(|cursor| self.log.covers(*cursor));
+        passed.map_or(Ok(()), |cursor| {
+            Err(Violation::new(format!("the log is said to have passed {cursor:?}, which it has")))
+        })
     }
 
     /// A reader is exact only in a life in which a bridge is, or was as long ago as its word
@@ -83,10 +110,11 @@ impl World {
         Err(Violation::new(format!("{name} is exact at {cursor:?}, where no bridge was")))
     }
 
-    /// A life has one name, unless the registry lost it or nobody was there to compare.
+    /// A life has one name, unless the registry lost it or nobody was there to compare it.
     fn check_names(&self) -> Result<(), Violation> {
         let names = self.log.names();
         let most = self.engine.life as u64 + 1 + self.registry.losses + self.unknown;
+        let most = most + self.registry.uncompared;
         if names <= most {
             return Ok(());
         }
@@ -96,8 +124,13 @@ impl World {
     /// Faults are off and traffic goes on: readers believe as much as the best bridge, and have
     /// caught up.
     pub(crate) fn check_liveness(&self) -> Result<(), Violation> {
-        let best = self.bridges.iter().map(|bridge| bridge.least).max();
+        // One that reads otherwise than the one that writes says nothing, whatever it believes.
+        let writes = |bridge: &&Bridge| matches!(bridge.naming.name(), Name::Named(_));
+        let decoder = self.bridges.iter().find(writes).map(|bridge| bridge.decoder);
+        let reads_so = |bridge: &&Bridge| decoder.is_none_or(|it| it == bridge.decoder);
+        let best = self.bridges.iter().filter(reads_so).map(|bridge| bridge.least).max();
         let best = best.unwrap_or_default();
+        self.log.check_whole()?;
         for consumer in &self.consumers {
             self.check_reader(consumer, best)?;
         }
@@ -110,6 +143,14 @@ impl World {
             return Err(Violation::new(format!(
                 "{name} is at {:?} ({:?}) in {phase:?}, although a bridge is at {best:?}",
                 consumer.trust, consumer.reason
+            )));
+        }
+        // Calm: each of its looks reads a few messages, and what came is read once.
+        let (work, news) = (consumer.replay_work - consumer.work_before, self.news());
+        let bound = CALM_LOOKS * LOOK_COST + 2 * news;
+        if best > Trust::None && work > bound {
+            return Err(Violation::new(format!(
+                "{name} has read {work} old messages in a calm second with {news} new ones"
             )));
         }
         let behind = self.engine.next_seq.saturating_sub(consumer.recovery.cursor().next_seq.0);
@@ -133,6 +174,7 @@ impl Told<'_> {
         if self.trust == TierTrust::default() {
             return Ok(());
         }
+        self.has_salts()?;
         let seen = residency(self.view);
         let recent =
             |life: &usize| engine.ended_at[*life].is_none_or(|ended| now - ended <= grace_ms);
@@ -145,6 +187,18 @@ impl Told<'_> {
             "{}: {:?} at {:?} is not true of any recent life (now {} of {:?}); view {seen:?}; engine {truth:?}",
             self.name, self.trust, self.cursor, engine.life, engine.ended_at
         )))
+    }
+
+    /// A block of which the content is known is known with what keeps it apart from equal tokens.
+    fn has_salts(&self) -> Result<(), Violation> {
+        let told = self.view.records().filter(|record| record.content.is_some());
+        for record in told {
+            let hash = Projection::Last8.apply(&record.hash);
+            if record.salt.as_deref() != salt_of(hash) {
+                return Err(Violation::new(format!("{}: block {hash} lost its salt", self.name)));
+            }
+        }
+        Ok(())
     }
 
     fn is_true_of(&self, engine: &Engine, life: usize, seen: &Residency) -> bool {

@@ -13,7 +13,10 @@ use kvbridge::{
     shared_log::{LogEnds, Outgoing, Pointer},
 };
 
-use crate::invariants::Violation;
+use crate::{invariants::Violation, reading::WINDOW};
+
+/// A bridge may be away for so long when the stream is made anew.
+const REFILLED_MS: u64 = 1_000;
 
 /// A message as the stream has it.
 #[derive(Clone)]
@@ -42,6 +45,8 @@ pub(crate) struct Log {
     /// What was ever stored of data: its bytes, and when last.
     data: BTreeMap<(Epoch, Seq), (Digest, u64)>,
     names: BTreeSet<Epoch>,
+    /// In what form the batches of a life are.
+    forms: BTreeMap<Epoch, String>,
     pub(crate) stored_twice: u64,
 }
 
@@ -57,6 +62,7 @@ impl Log {
             ids: BTreeMap::new(),
             data: BTreeMap::new(),
             names: BTreeSet::new(),
+            forms: BTreeMap::new(),
             stored_twice: 0,
         }
     }
@@ -94,6 +100,10 @@ impl Log {
         }
         let place = (envelope.epoch, envelope.seq);
         self.names.insert(envelope.epoch);
+        let form = &envelope.engine.format;
+        if self.forms.entry(envelope.epoch).or_insert_with(|| form.clone()) != form {
+            return Err(Violation::new(format!("two decoders wrote {place:?}'s life")));
+        }
         let before = self.data.insert(place, (envelope.digest, now));
         let Some((digest, at)) = before else { return Ok(()) };
         if digest != envelope.digest {
@@ -132,10 +142,44 @@ impl Log {
         LogEnds { created: self.created, first: BusSeq(self.first), last: BusSeq(self.last) }
     }
 
+    /// Whether whoever stands there finds the batch before it, so that nothing is lost to it.
+    pub(crate) fn covers(&self, cursor: Cursor) -> bool {
+        let last = cursor.next_seq.minus(1);
+        self.messages.iter().map(|stored| &stored.envelope).any(|it| {
+            let end = it.seq.plus(u64::from(it.span));
+            it.epoch == cursor.epoch && it.seq <= last && last < end
+        })
+    }
+
     /// This replica's messages from a place on.
     pub(crate) fn from(&self, at: BusSeq) -> impl Iterator<Item = &Stored> {
         let begin = self.messages.partition_point(|stored| stored.at < at);
         self.messages.range(begin..)
+    }
+
+    /// What is kept of the newest life has no hole: whatever is missing was said to be.
+    pub(crate) fn check_whole(&self) -> Result<(), Violation> {
+        let Some(epoch) = self.life() else { return Ok(()) };
+        // One that was made anew begins with what bridges had not been told is stored; the rest of
+        // their windows is gone with the log before.
+        let begins = if self.created > 1 { self.created + REFILLED_MS } else { 0 };
+        let of = self.messages.iter().filter(|stored| stored.envelope.epoch == epoch);
+        let covers = |stored: &Stored| {
+            let it = &stored.envelope;
+            (it.seq, it.seq.plus(u64::from(it.span)), stored.stored_at)
+        };
+        let mut covered: Vec<(Seq, Seq, u64)> =
+            of.filter(|stored| stored.envelope.span > 0).map(covers).collect();
+        covered.sort_unstable();
+        // What is oldest may lie between others that were stored before it and are gone.
+        let mut end = covered.get(WINDOW).map_or(Seq(0), |(seq, ..)| *seq);
+        for (seq, to, stored_at) in covered.into_iter().skip(WINDOW) {
+            if seq > end && stored_at >= begins {
+                return Err(Violation::new(format!("the log lacks {end} to {seq} of {epoch}")));
+            }
+            end = end.max(to);
+        }
+        Ok(())
     }
 
     /// How many names lives were given.
@@ -174,6 +218,8 @@ pub(crate) struct Object {
 pub(crate) struct Objects {
     pub(crate) stored: BTreeMap<String, Object>,
     pub(crate) pointer: Option<Pointer>,
+    /// Where readers were sent before, and from where on: the newest reset that was known.
+    pub(crate) moves: Vec<(Pointer, Pointer, Option<Cursor>)>,
     /// The mistake of whoever writes last wins.
     pub(crate) last_writer_wins: bool,
 }
@@ -184,7 +230,8 @@ impl Objects {
         self.stored.entry(pointer.object.clone()).or_insert(object);
         let stays = self.pointer.as_ref().is_some_and(|there| !pointer.supersedes(there, reset));
         if !stays || self.last_writer_wins {
-            self.pointer = Some(pointer);
+            let before = self.pointer.replace(pointer.clone());
+            self.moves.extend(before.map(|before| (before, pointer, reset)));
         }
     }
 }

@@ -1,13 +1,19 @@
 //! From a bridge's spool to the stream: a window over a connection that breaks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use kvbridge::{
     schemas::{BusSeq, Cursor},
     shared_log::{Outgoing, Window},
 };
 
-use crate::{bus_faults::BusFaults, invariants::Violation, log::Log, reading::WINDOW, rng::Rng};
+use crate::{
+    faults::{Fault, Faults},
+    invariants::Violation,
+    log::Log,
+    reading::WINDOW,
+    rng::Rng,
+};
 
 /// Messages that wait behind the window.
 const SPOOL_MAX: usize = 60;
@@ -22,7 +28,9 @@ pub(crate) struct Sender {
     /// Under way to the stream.
     up: VecDeque<(u64, u64, Outgoing)>,
     /// Under way back.
-    down: VecDeque<(u64, u64, BusSeq)>,
+    down: VecDeque<(u64, u64, String, BusSeq)>,
+    /// Acknowledged behind one that is not.
+    early: BTreeMap<String, BusSeq>,
     /// Counts connections and failures: acknowledgements of an earlier one count for nothing.
     turn: u64,
     connected: bool,
@@ -33,7 +41,6 @@ pub(crate) struct Sender {
     swallow: u64,
     /// Acknowledged since this was last asked.
     acked: Vec<(Cursor, BusSeq)>,
-    pub(crate) faults_hit: u64,
     rng: Rng,
 }
 
@@ -44,6 +51,7 @@ impl Sender {
             window: Window::new(WINDOW),
             up: VecDeque::new(),
             down: VecDeque::new(),
+            early: BTreeMap::new(),
             turn: 0,
             connected: true,
             back_at: 0,
@@ -51,7 +59,6 @@ impl Sender {
             waits_since: None,
             swallow: 0,
             acked: Vec::new(),
-            faults_hit: 0,
             rng,
         }
     }
@@ -87,10 +94,9 @@ impl Sender {
         &mut self,
         now: u64,
         log: &mut Log,
-        faults: &BusFaults,
+        faults: &Faults,
     ) -> Result<(), Violation> {
-        if self.connected && self.rng.hit(faults.bridge_cut) {
-            self.faults_hit += 1;
+        if self.connected && faults.strike(Fault::BridgeCut, &mut self.rng) {
             self.cut(now);
         }
         if !self.connected && self.back_at <= now {
@@ -118,6 +124,7 @@ impl Sender {
     fn fail(&mut self) {
         self.turn += 1;
         self.down.clear();
+        self.early.clear();
         self.window.failed();
         self.waits_since = None;
     }
@@ -131,36 +138,39 @@ impl Sender {
         }
     }
 
-    fn arrive(&mut self, now: u64, log: &mut Log, faults: &BusFaults) -> Result<(), Violation> {
+    fn arrive(&mut self, now: u64, log: &mut Log, faults: &Faults) -> Result<(), Violation> {
         while let Some((_, turn, message)) = self.up.pop_front_if(|(at, _, _)| *at <= now) {
             if self.swallow > 0 {
                 self.swallow -= 1;
                 continue;
             }
-            if self.rng.hit(faults.not_stored) {
+            if faults.strike(Fault::NotStored, &mut self.rng) {
                 // A new leader did not get these; what follows it does.
-                self.faults_hit += 1;
                 self.swallow = self.rng.below(WINDOW as u64);
                 continue;
             }
             let ack = log.store(now, &message)?;
-            if self.rng.hit(faults.ack_lost) {
-                self.faults_hit += 1;
+            if faults.strike(Fault::AckLost, &mut self.rng) {
                 continue;
             }
             if turn == self.turn {
-                self.down.push_back((now + 1 + self.rng.below(4), turn, ack.at));
+                self.down.push_back((now + 1 + self.rng.below(4), turn, message.id, ack.at));
             }
         }
         Ok(())
     }
 
     fn hear(&mut self, now: u64) {
-        while let Some((_, turn, at)) = self.down.pop_front_if(|(at, _, _)| *at <= now) {
-            if turn != self.turn {
-                continue;
+        while let Some((_, turn, id, at)) = self.down.pop_front_if(|(at, ..)| *at <= now) {
+            if turn == self.turn {
+                self.early.insert(id, at);
             }
-            let Some(message) = self.window.acked() else { continue };
+        }
+        // In order: what is acknowledged behind one that is not is sent again with it.
+        loop {
+            let oldest = self.window.iter().next().map(|oldest| oldest.id.as_str());
+            let Some(at) = oldest.and_then(|id| self.early.remove(id)) else { break };
+            let Some(message) = self.window.acked() else { break };
             let end = message.envelope.seq.plus(u64::from(message.envelope.span));
             let behind = Cursor { epoch: message.envelope.epoch, next_seq: end };
             self.acked.push((behind, at));

@@ -59,11 +59,14 @@ impl World {
         World::of("", server, has_users)
     }
 
-    /// The same with more options of the engine.
+    /// The same with more options of the engine, or another one.
     pub(crate) fn of(engine: &str, server: Server, has_users: bool) -> World {
         let mut command = kvbridge();
-        command.args("fake-engine --engine vllm --ports-json --pub 0 --replay 0".split(' '));
+        command.args("fake-engine --ports-json --pub 0 --replay 0".split(' '));
         command.args(["--http", "127.0.0.1:0", "--step-ms", "1", "--blocks", "96"]);
+        if !engine.contains("--engine") {
+            command.args(["--engine", "vllm"]);
+        }
         command.args(engine.split_whitespace());
         let mut fake = Running::start(&mut command);
         let ports: Value = serde_json::from_str(&fake.line()).unwrap();

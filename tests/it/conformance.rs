@@ -70,7 +70,7 @@ impl<const AT: usize> Harness for Played<AT> {
         );
         let file = FileText { name: "conformance".to_owned(), text };
         let config = load(Some(&file), &[], Flags::default()).unwrap();
-        registry::open(&config.sources[0], &config, &Drains::default()).unwrap().source
+        registry::open(&config.sources[0], &config, (&Drains::default(), None)).unwrap().source
     }
 
     async fn read(&mut self) {

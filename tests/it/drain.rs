@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kvbridge_adapters_api::{Counters, Delivery, Source, SourceEvent};
-use kvbridge_adapters_trtllm::{PollSettings, Poller, RankSource};
+use kvbridge_adapters_trtllm::{Permit, PollSettings, Poller, RankSource};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -78,13 +78,16 @@ impl Server {
             retry_max: Duration::from_millis(10),
             first_rank: 0,
             rank_count,
+            permit: Permit::default(),
         };
         Poller::after(settings, None)
     }
 }
 
 fn open(poller: &Arc<Poller>, rank: u32) -> RankSource {
-    poller.open(rank, 16, Arc::new(Counters::default()))
+    let mut source = poller.open(rank, 16, Arc::new(Counters::default()));
+    source.begin(None);
+    source
 }
 
 /// What a rank is told next, in a word.
@@ -166,6 +169,30 @@ async fn nobody_is_asked_before_every_rank_is_read() {
     for source in [&mut first, &mut second] {
         assert_eq!(words(source, 2).await, ["attached", "0"]);
     }
+}
+
+#[tokio::test]
+async fn a_drain_that_is_wound_up_ends_behind_its_last_answer() {
+    let mut server = Server::start().await;
+    let poller = server.poller(2);
+    let mut sources = [open(&poller, 0), open(&poller, 1)];
+    let asked = server.asked().await;
+    // One rank is enough: what the answer holds is of all.
+    assert!(sources[0].wind_up());
+    asked.answer("200 OK", &format!("[{},{}]", event(0, 0), event(0, 1))).await;
+    for source in &mut sources {
+        assert_eq!(words(source, 2).await, ["attached", "0"]);
+        assert!(tokio::time::timeout(LIMIT, source.next()).await.expect("an end").is_none());
+    }
+    assert!(server.asked.try_recv().is_err());
+    // Whoever reads then begins anew.
+    let mut sources = [open(&poller, 0), open(&poller, 1)];
+    server.asked().await.answer("200 OK", &format!("[{}]", event(1, 1))).await;
+    assert_eq!(words(&mut sources[1], 2).await, ["attached", "1"]);
+    // One that was never asked has nothing.
+    let mut alone = open(&server.poller(2), 0);
+    assert!(alone.wind_up());
+    assert!(alone.next().await.is_none());
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ mod nats_reader;
 mod nats_run;
 mod nats_server;
 mod nats_slow;
+mod nats_turns;
 mod nats_twins;
 mod oracle;
 mod peer;

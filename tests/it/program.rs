@@ -60,6 +60,11 @@ impl Running {
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
+    /// Waits for its end, and says how it was.
+    pub(crate) fn wait(&mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap()
+    }
+
     /// Ends it without a word. Returns when it is gone, and its ports with it.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, VecDeque};
 use kvbridge::{
     api::{Batch, Loss},
     schemas::{
-        BlockHash, ClearCause, Cleared, Epoch, Event, Group, GroupKind, HashInfo, HashScheme,
-        Parent, Place, Removed, Scope, Seq, Stored, StoredBlock, Tier, Tokens, content_hash,
-        digest,
+        BlockHash, ClearCause, Cleared, Epoch, Event, HashInfo, HashScheme, Parent, Scope, Seq,
+        Tier, digest,
     },
 };
 
-use crate::rng::Rng;
+use crate::{
+    events::{removed, stored},
+    rng::Rng,
+};
 
 /// (hash, tier, group) → copies.
 pub(crate) type Residency = BTreeMap<(u64, Tier, u32), u32>;
@@ -29,6 +31,10 @@ pub(crate) struct Profile {
     pub(crate) replay: bool,
     pub(crate) snapshot: bool,
     pub(crate) unproven: bool,
+    /// Whoever reads takes away.
+    pub(crate) drained: bool,
+    /// Its snapshots say how many copies there are.
+    pub(crate) counts: bool,
     /// It has a tree and not a pool of copies.
     pub(crate) radix: Option<Radix>,
 }
@@ -215,7 +221,10 @@ impl Engine {
 
     /// An empty batch: the marker that proves a snapshot's cut.
     pub(crate) fn barrier(&mut self, now: u64) -> Batch {
-        let batch = self.batch(now, Vec::new(), Loss::Nothing);
+        let mut batch = self.batch(now, Vec::new(), Loss::Nothing);
+        // It is empty, and behind a snapshot it may be all that is known of a life: only its time
+        // tells it from the next life's. With a clock that stands still nobody could.
+        batch.digest = digest(format!("barrier {now} {}", self.life).as_bytes());
         self.remember();
         self.keep(batch.clone());
         batch
@@ -351,50 +360,4 @@ fn take(held: &mut Residency, key: &(u64, Tier, u32)) {
             held.remove(key);
         }
     }
-}
-
-fn place(tier: Tier, group: u32, groups: u32, kind: bool) -> Place {
-    let kind = kind.then_some(if group == 0 {
-        GroupKind::FullAttention
-    } else {
-        GroupKind::SlidingWindow
-    });
-    let group = (groups > 1).then_some(Group { index: group, kind, window: None });
-    Place { group, ..Place::of(tier) }
-}
-
-fn stored(parent: Parent, hashes: Vec<u64>, tier: Tier, group: u32, groups: u32) -> Event {
-    let told = parent != Parent::Unknown;
-    let tokens = |hash: u64| [u32::try_from(hash).unwrap(), 7];
-    Event::Stored(Stored {
-        parent,
-        block_size: if told { 2 } else { 0 },
-        tokens: Tokens(if told {
-            hashes.iter().flat_map(|h| tokens(*h)).collect()
-        } else {
-            vec![]
-        }),
-        blocks: hashes
-            .iter()
-            .map(|hash| StoredBlock {
-                hash: BlockHash::from_u64(*hash),
-                content: told.then(|| content_hash(&tokens(*hash))),
-            })
-            .collect(),
-        partial: false,
-        bigram: false,
-        place: place(tier, group, groups, true),
-        lora: None,
-        lora_id: None,
-        salt: None,
-        extra: Vec::new(),
-        session: None,
-    })
-}
-
-fn removed(hash: u64, tier: Tier, group: u32, groups: u32) -> Event {
-    Event::Removed(Removed {
-        hashes: vec![BlockHash::from_u64(hash)],
-        place: place(tier, group, groups, false),
-    })
 }

@@ -1,104 +1,254 @@
-//! Which faults a run has. A seed turns most of them off and gives the rest wild rates (swarm).
+//! What goes wrong, in both simulators: which faults a run has and how often, and how often each of
+//! them struck. A seed turns most of them off and gives the rest wild rates (swarm).
+//!
+//! Every fault is struck through [`Faults::strike`], which counts it and can spare it: so a failing
+//! run can be made again with fewer and fewer of its faults (`shrink.rs`).
+
+use std::{cell::RefCell, collections::BTreeSet, fmt, rc::Rc};
 
 use crate::rng::Rng;
 
-/// Rates per ten thousand, per opportunity.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Faults {
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
     /// A live frame is lost on the way.
-    pub(crate) drop: u64,
+    Drop,
     /// A run of live frames is lost.
-    pub(crate) burst: u64,
+    Burst,
     /// The live connection breaks and comes back.
-    pub(crate) detach: u64,
+    Detach,
     /// After attaching, the first frames are not delivered.
-    pub(crate) slow_joiner: u64,
+    SlowJoiner,
     /// The engine restarts.
-    pub(crate) restart: u64,
+    Restart,
     /// … just while a replay or snapshot is open.
-    pub(crate) restart_midway: u64,
+    RestartMidway,
     /// … so that a source which cannot see its reconnects meets exactly the next seq.
-    pub(crate) restart_aligned: u64,
+    RestartAligned,
     /// Our own queue overflows.
-    pub(crate) overflow: u64,
+    Overflow,
     /// A live frame comes twice.
-    pub(crate) twice: u64,
+    Twice,
     /// A replay answer is cut at its tail, with its end marker or without.
-    pub(crate) cut: u64,
+    Cut,
     /// A replay answer loses one frame inside.
-    pub(crate) answer_drop: u64,
+    AnswerDrop,
     /// The end marker is lost.
-    pub(crate) end_lost: u64,
+    EndLost,
     /// The whole answer is lost.
-    pub(crate) answer_lost: u64,
+    AnswerLost,
     /// Answers take long.
-    pub(crate) answer_slow: u64,
+    AnswerSlow,
     /// A seq is burnt by the publisher.
-    pub(crate) burn: u64,
+    Burn,
     /// A body that nobody can read.
-    pub(crate) poison: u64,
+    Poison,
     /// A store that cannot be read.
-    pub(crate) lose_store: u64,
+    LoseStore,
     /// An event type of the future.
-    pub(crate) unknown_tag: u64,
+    UnknownTag,
     /// The engine flushes.
-    pub(crate) clear: u64,
+    Clear,
     /// A snapshot answer has a record too few.
-    pub(crate) short: u64,
+    Short,
     /// The source is busy when a snapshot is asked for.
-    pub(crate) busy: u64,
+    Busy,
     /// The engine stops publishing for a while.
-    pub(crate) pause: u64,
+    Pause,
     /// A batch of a closed life arrives late (wires with epochs).
-    pub(crate) straggler: u64,
+    Straggler,
     /// A bridge between engine and us clears what it cannot prove (wires with epochs).
-    pub(crate) repair: u64,
+    Repair,
     /// The live stream lags: a replay runs far ahead of it.
-    pub(crate) lag: u64,
-    /// Our process ends and comes back with a checkpoint that is some batches old. Drawn apart from
-    /// the others (see `restart.rs`).
-    pub(crate) process_restart: u64,
+    Lag,
+    /// Another reader of a source that is drained took some batches away.
+    Stolen,
+    /// Our process ends and comes back with a checkpoint that is some batches old.
+    ProcessRestart,
+    // Behind the bridges.
+    /// A bridge loses the log for a while.
+    BridgeCut,
+    /// Some messages of a window are not stored, and later ones are.
+    NotStored,
+    /// A message is stored, and its writer does not hear it.
+    AckLost,
+    /// A reader loses the log for a while.
+    ReaderCut,
+    /// A reader's process ends and comes back, with what it kept or without.
+    ReaderRestart,
+    /// A bridge's process ends and comes back.
+    BridgeRestart,
+    /// The registry is lost.
+    RegistryLost,
+    /// The stream is gone and made anew.
+    MadeAnew,
+    /// Other replicas fill the stream.
+    Others,
+    /// Heartbeats are lost.
+    StatusLost,
+    /// Heartbeats take long.
+    StatusSlow,
+    /// Snapshots are asked of the bus in vain.
+    BusBusy,
+    /// The live path to a reader leaves out some messages of the stream.
+    ReaderMiss,
+    /// A bridge comes back with another wall clock, up to a day off either way.
+    ClockJump,
+    /// A bridge comes back with another decoder: of the same bytes it reads less.
+    OtherDecoder,
+}
+
+impl Fault {
+    /// How many kinds there are.
+    pub(crate) const COUNT: usize = Fault::OtherDecoder as usize + 1;
+
+    /// Between engine and machine: each kind, and its most per ten thousand opportunities.
+    pub(crate) const HOP: [(Fault, u64); 25] = [
+        (Fault::Drop, 1_500),
+        (Fault::Burst, 200),
+        (Fault::Detach, 200),
+        (Fault::SlowJoiner, 8_000),
+        (Fault::Restart, 100),
+        (Fault::RestartMidway, 1_000),
+        (Fault::RestartAligned, 8_000),
+        (Fault::Overflow, 200),
+        (Fault::Twice, 1_000),
+        (Fault::Cut, 4_000),
+        (Fault::AnswerDrop, 3_000),
+        (Fault::EndLost, 4_000),
+        (Fault::AnswerLost, 2_000),
+        (Fault::AnswerSlow, 4_000),
+        (Fault::Burn, 150),
+        (Fault::Poison, 150),
+        (Fault::LoseStore, 100),
+        (Fault::UnknownTag, 50),
+        (Fault::Clear, 300),
+        (Fault::Short, 3_000),
+        (Fault::Busy, 4_000),
+        (Fault::Pause, 100),
+        (Fault::Straggler, 500),
+        (Fault::Repair, 100),
+        (Fault::Lag, 300),
+    ];
+
+    /// Behind the bridges.
+    pub(crate) const BUS: [(Fault, u64); 15] = [
+        (Fault::BridgeCut, 100),
+        (Fault::NotStored, 500),
+        (Fault::AckLost, 1_000),
+        (Fault::ReaderCut, 150),
+        (Fault::ReaderRestart, 60),
+        (Fault::BridgeRestart, 40),
+        (Fault::RegistryLost, 15),
+        (Fault::MadeAnew, 20),
+        (Fault::Others, 2_000),
+        (Fault::StatusLost, 6_000),
+        (Fault::StatusSlow, 4_000),
+        (Fault::BusBusy, 5_000),
+        (Fault::ReaderMiss, 200),
+        (Fault::ClockJump, 8_000),
+        (Fault::OtherDecoder, 3_000),
+    ];
+}
+
+/// One fault that struck: its kind, and the how-manieth of that kind in its run.
+pub(crate) type Strike = (Fault, u64);
+
+/// What struck in a run, and what is spared.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    struck: RefCell<Counts>,
+    spared: BTreeSet<Strike>,
+}
+
+/// Rates per ten thousand, per opportunity.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    rates: [u64; Fault::COUNT],
+    ledger: Rc<Ledger>,
 }
 
 impl Faults {
-    /// The faults of one seed.
-    pub(crate) fn swarm(rng: &mut Rng) -> Faults {
-        let mut faults = Faults::default();
-        for (rate, most) in faults.all() {
-            if rng.hit(3_500) {
-                *rate = 1 + rng.below(most);
-            }
-        }
-        faults
+    /// None, in a run that spares these.
+    pub(crate) fn sparing(spared: BTreeSet<Strike>) -> Faults {
+        let ledger = Ledger { spared, ..Ledger::default() };
+        Faults { rates: [0; Fault::COUNT], ledger: Rc::new(ledger) }
     }
 
-    fn all(&mut self) -> [(&mut u64, u64); 25] {
-        [
-            (&mut self.drop, 1_500),
-            (&mut self.burst, 200),
-            (&mut self.detach, 200),
-            (&mut self.slow_joiner, 8_000),
-            (&mut self.restart, 100),
-            (&mut self.restart_midway, 1_000),
-            (&mut self.restart_aligned, 8_000),
-            (&mut self.overflow, 200),
-            (&mut self.twice, 1_000),
-            (&mut self.cut, 4_000),
-            (&mut self.answer_drop, 3_000),
-            (&mut self.end_lost, 4_000),
-            (&mut self.answer_lost, 2_000),
-            (&mut self.answer_slow, 4_000),
-            (&mut self.burn, 150),
-            (&mut self.poison, 150),
-            (&mut self.lose_store, 100),
-            (&mut self.unknown_tag, 50),
-            (&mut self.clear, 300),
-            (&mut self.short, 3_000),
-            (&mut self.busy, 4_000),
-            (&mut self.pause, 100),
-            (&mut self.straggler, 500),
-            (&mut self.repair, 100),
-            (&mut self.lag, 300),
-        ]
+    /// Those of one seed.
+    pub(crate) fn swarm(&mut self, kinds: &[(Fault, u64)], each: u64, rng: &mut Rng) {
+        for (fault, most) in kinds {
+            if rng.hit(each) {
+                self.rates[*fault as usize] = 1 + rng.below(*most);
+            }
+        }
+    }
+
+    pub(crate) fn set(&mut self, fault: Fault, rate: u64) {
+        self.rates[fault as usize] = rate;
+    }
+
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        self.rates[fault as usize] > 0
+    }
+
+    /// No more of them, but what struck is still known.
+    pub(crate) fn none(&self) -> Faults {
+        Faults { rates: [0; Fault::COUNT], ledger: Rc::clone(&self.ledger) }
+    }
+
+    /// Whether this one strikes now. It draws always, so that other rates change no other draw.
+    pub(crate) fn strike(&self, fault: Fault, rng: &mut Rng) -> bool {
+        if !rng.hit(self.rates[fault as usize]) {
+            return false;
+        }
+        let mut struck = self.ledger.struck.borrow_mut();
+        let strike = (fault, struck.0[fault as usize]);
+        struck.0[fault as usize] += 1;
+        !self.ledger.spared.contains(&strike)
+    }
+
+    /// How often each kind struck, spared or not.
+    pub(crate) fn struck(&self) -> Counts {
+        self.ledger.struck.borrow().clone()
+    }
+}
+
+/// How often each kind struck.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts([u64; Fault::COUNT]);
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts([0; Fault::COUNT])
+    }
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    fn each(&self) -> impl Iterator<Item = (Fault, u64)> + '_ {
+        let kinds = Fault::HOP.iter().chain(&Fault::BUS).map(|(fault, _)| *fault);
+        let kinds = kinds.chain([Fault::Stolen, Fault::ProcessRestart]);
+        kinds.map(|fault| (fault, self.0[fault as usize])).filter(|(_, count)| *count > 0)
+    }
+
+    /// Each single one.
+    pub(crate) fn strikes(&self) -> Vec<Strike> {
+        self.each().flat_map(|(fault, count)| (0..count).map(move |at| (fault, at))).collect()
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each: Vec<String> =
+            self.each().map(|(fault, count)| format!("{fault:?} {count}")).collect();
+        write!(f, "{} faults: {}", self.total(), each.join(", "))
     }
 }

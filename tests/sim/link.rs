@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 
 use kvbridge::api::{AnswerPart, Attempt, Batch, SourceEvent};
 
-use crate::{faults::Faults, rng::Rng};
+use crate::{
+    faults::{Fault, Faults},
+    rng::Rng,
+};
 
 /// The live stream: frames in order, each due at a time.
 #[derive(Default)]
@@ -13,8 +16,9 @@ pub(crate) struct LiveLink {
     attached: bool,
     last_due: u64,
     swallow: u64,
+    /// So many batches went to another reader, or are going there.
+    stolen: Option<u64>,
     pub(crate) reattach_at: Option<u64>,
-    pub(crate) faults_hit: u64,
 }
 
 impl LiveLink {
@@ -28,8 +32,7 @@ impl LiveLink {
         self.attached = true;
         self.reattach_at = None;
         self.push(now, 1, SourceEvent::Attached);
-        if rng.hit(faults.slow_joiner) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::SlowJoiner, rng) {
             self.swallow = 1 + rng.below(12);
         }
     }
@@ -38,6 +41,8 @@ impl LiveLink {
     pub(crate) fn detach(&mut self, now: u64, back_after: u64) {
         self.queue.clear();
         self.attached = false;
+        // What lagged is lost; the next connection does not wait for it.
+        self.last_due = now;
         self.push(now, 1, SourceEvent::Detached);
         self.reattach_at = Some(now + back_after);
     }
@@ -47,6 +52,15 @@ impl LiveLink {
         self.queue.clear();
         self.attached = false;
         self.reattach_at = Some(now + back_after);
+    }
+
+    /// The process behind a drained source is another one, which its ids tell.
+    pub(crate) fn restarted(&mut self, now: u64) {
+        // What its connections did is still told: without its start none would be read from again.
+        self.queue
+            .retain(|(_, event)| matches!(event, SourceEvent::Attached | SourceEvent::Detached));
+        self.stolen = None;
+        self.push(now, 1, SourceEvent::Restarted);
     }
 
     /// A reconnect nobody sees: so many frames are lost, nothing is said.
@@ -63,27 +77,39 @@ impl LiveLink {
             self.swallow -= 1;
             return;
         }
-        if rng.hit(faults.burst) {
-            self.faults_hit += 1;
+        match &mut self.stolen {
+            Some(0) => {
+                // The ids show that some are missing; what another one reads is not announced here.
+                self.stolen = None;
+                self.push(now, 1, SourceEvent::Overflowed);
+                self.push(now, 1, SourceEvent::Unannounced);
+            }
+            Some(left) => {
+                *left -= 1;
+                return;
+            }
+            None if faults.has(Fault::Stolen) && faults.strike(Fault::Stolen, rng) => {
+                self.stolen = Some(rng.below(6));
+                return;
+            }
+            None => (),
+        }
+        if faults.strike(Fault::Burst, rng) {
             self.swallow = 2 + rng.below(20);
             return;
         }
-        if rng.hit(faults.drop) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Drop, rng) {
             return;
         }
-        if rng.hit(faults.overflow) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Overflow, rng) {
             self.push(now, 1, SourceEvent::Overflowed);
             return;
         }
-        if rng.hit(faults.lag) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Lag, rng) {
             self.last_due = self.last_due.max(now) + rng.below(400);
         }
         let delay = 1 + rng.below(12);
-        if rng.hit(faults.twice) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Twice, rng) {
             self.push(now, delay, SourceEvent::Live(batch.clone()));
         }
         self.push(now, delay, SourceEvent::Live(batch));
@@ -108,7 +134,6 @@ impl LiveLink {
 #[derive(Default)]
 pub(crate) struct AnswerLink {
     queue: VecDeque<(u64, Attempt, AnswerPart)>,
-    pub(crate) faults_hit: u64,
 }
 
 impl AnswerLink {
@@ -120,28 +145,23 @@ impl AnswerLink {
         faults: &Faults,
         rng: &mut Rng,
     ) {
-        if rng.hit(faults.answer_lost) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::AnswerLost, rng) {
             return;
         }
         let mut end = true;
-        if rng.hit(faults.cut) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Cut, rng) {
             let keep = rng.below(batches.len() as u64 + 1);
             batches.truncate(usize::try_from(keep).unwrap());
             end = rng.hit(5_000);
         }
-        if rng.hit(faults.answer_drop) && !batches.is_empty() {
-            self.faults_hit += 1;
+        if faults.strike(Fault::AnswerDrop, rng) && !batches.is_empty() {
             batches.remove(usize::try_from(rng.below(batches.len() as u64)).unwrap());
         }
-        if rng.hit(faults.end_lost) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::EndLost, rng) {
             end = false;
         }
         let mut at = now + 1 + rng.below(20);
-        if rng.hit(faults.answer_slow) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::AnswerSlow, rng) {
             at += rng.below(150);
         }
         for batch in batches {

@@ -21,7 +21,7 @@ impl Radix {
     /// One engine in five. Drawn apart, so that other seeds run as before.
     pub(crate) fn turn(profile: &mut Profile, seed: u64) {
         let mut rng = Rng::new(seed ^ 0x5247_4c41_4e47);
-        if !rng.hit(2_000) {
+        if !rng.hit(2_000) || profile.drained {
             return;
         }
         let named = rng.hit(5_000);

@@ -8,7 +8,7 @@ use kvbridge::{
     view::View,
 };
 
-use crate::{radix::Bare, rng::Rng, witness::Witness, world::World};
+use crate::{faults::Fault, radix::Bare, rng::Rng, witness::Witness, world::World};
 
 /// Checkpoints that a restart may find, the oldest first.
 const KEPT_MAX: usize = 8;
@@ -40,8 +40,8 @@ impl Disk {
 
 impl World {
     /// Keeps, and sometimes ends and comes back.
-    pub(crate) fn process_turn(&mut self, rate: u64) {
-        if rate == 0 {
+    pub(crate) fn process_turn(&mut self) {
+        if !self.faults.has(Fault::ProcessRestart) {
             return;
         }
         if self.disk.rng.hit(1_000)
@@ -58,13 +58,12 @@ impl World {
                 self.disk.kept.pop_front();
             }
         }
-        if self.disk.rng.hit(rate) {
+        if self.faults.strike(Fault::ProcessRestart, &mut self.disk.rng) {
             self.restart_process();
         }
     }
 
     fn restart_process(&mut self) {
-        self.faults_hit += 1;
         // How old the file is that was found; the newer ones were never written.
         let count = self.disk.kept.len() as u64;
         let keep = usize::try_from(self.disk.rng.below(count + 1)).unwrap();

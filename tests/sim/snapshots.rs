@@ -7,7 +7,8 @@ use kvbridge::{
 };
 
 use crate::{
-    engine::Residency,
+    engine::{Profile, Residency},
+    faults::Fault,
     radix,
     world::{World, view_settings},
 };
@@ -15,15 +16,14 @@ use crate::{
 impl World {
     pub(crate) fn serve_snapshot(&mut self, attempt: Attempt) {
         let at = self.now + 2 + self.rng.below(30);
-        if self.rng.hit(self.faults.busy) {
-            self.faults_hit += 1;
+        if self.faults.strike(Fault::Busy, &mut self.rng) {
             let part = AnswerPart::SnapshotRefused(SnapshotRefusal::Busy);
             return self.answers.push(at, attempt, part);
         }
         let bare = self.engine.profile.radix.is_some_and(|radix| radix.bare);
         let state = self.engine.state();
         let shadow =
-            if bare { radix::install(&state) } else { install(&state, self.engine.profile.groups) };
+            if bare { radix::install(&state) } else { install(&state, &self.engine.profile) };
         let records = shadow.snapshot().len() as u64;
         let barrier = self.engine.barrier(self.now);
         let intro = SnapshotIntro {
@@ -39,8 +39,7 @@ impl World {
         let faults = self.faults.clone();
         self.live.send(self.now, barrier, &faults, &mut self.rng);
         self.shadows.push_back((attempt, shadow));
-        let sent = if self.rng.hit(faults.short) && records > 0 {
-            self.faults_hit += 1;
+        let sent = if faults.strike(Fault::Short, &mut self.rng) && records > 0 {
             records - 1
         } else {
             records
@@ -51,19 +50,19 @@ impl World {
     }
 }
 
-fn install(state: &Residency, groups: u32) -> View {
+fn install(state: &Residency, profile: &Profile) -> View {
     let records = state.iter().map(|((hash, tier, group), count)| SnapshotRecord {
         hash: BlockHash::from_u64(*hash),
         parent: Parent::Unknown,
         content: None,
         block_size: 0,
         tier: tier.clone(),
-        group: (groups > 1).then(|| Group {
+        group: (profile.groups > 1).then(|| Group {
             index: *group,
             kind: (*group > 0).then_some(GroupKind::SlidingWindow),
             window: None,
         }),
-        count: *count,
+        count: if profile.counts { *count } else { 1 },
         lora: None,
         salt: None,
         extra: None,

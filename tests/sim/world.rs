@@ -1,12 +1,9 @@
 //! One run: engine, links, machine and view in one thread, by one seed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kvbridge::{
-    api::{
-        AnswerPart, Attempt, Batch, Capabilities, Continuity, Drain, Removal, Replay,
-        SnapshotSupport, SourceEvent,
-    },
+    api::{AnswerPart, Attempt, Batch, Removal, SourceEvent},
     recovery::{
         Action, Fact, Input, Limits, PhaseKind, Planted, Recovery, Settings, Tick, TrustReason,
     },
@@ -15,13 +12,14 @@ use kvbridge::{
 };
 
 use crate::{
-    engine::{Engine, Profile, Quirks, Radix, Residency},
-    faults::Faults,
+    engine::{Engine, Quirks, Radix, Residency},
+    faults::{Fault, Faults, Strike},
     invariants::Violation,
     link::{AnswerLink, LiveLink},
-    radix::{self, Bare},
+    radix::Bare,
     restart::Disk,
     rng::Rng,
+    source::{capabilities, profile},
     witness::Witness,
 };
 
@@ -68,7 +66,6 @@ pub(crate) struct World {
     pub(crate) facts: Vec<Fact>,
     /// History was given up for lost in this life, by a fault of the answer link.
     pub(crate) gave_up: bool,
-    pub(crate) faults_hit: u64,
     pub(crate) settings: Settings,
     pub(crate) disk: Disk,
     pub(crate) live: LiveLink,
@@ -85,15 +82,19 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, planted: Option<Planted>) -> World {
+    pub(crate) fn new(seed: u64, planted: Option<Planted>, spared: BTreeSet<Strike>) -> World {
         let mut rng = Rng::new(seed);
-        let mut profile = profile(&mut rng);
-        let mut faults = Faults::swarm(&mut rng);
+        let mut profile = profile(seed, &mut rng);
+        let mut faults = Faults::sparing(spared);
+        faults.swarm(&Fault::HOP, 3_500, &mut rng);
         let mut disk = Disk::new(seed);
         if planted.is_none() {
             // A planted mistake keeps the run that its pinned seed was found in.
-            faults.process_restart = disk.restart_rate();
+            faults.set(Fault::ProcessRestart, disk.restart_rate());
             Radix::turn(&mut profile, seed);
+        }
+        if profile.drained {
+            faults.set(Fault::Stolen, 200);
         }
         let limits = limits();
         let mut settings = Settings::new(capabilities(&profile), 1_000_000);
@@ -115,7 +116,6 @@ impl World {
             trace: Vec::new(),
             facts: Vec::new(),
             gave_up: false,
-            faults_hit: 0,
             live: LiveLink::default(),
             answers: AnswerLink::default(),
             shadows: VecDeque::new(),
@@ -146,19 +146,18 @@ impl World {
         while self.now < FAULTY_MS + CALM_MS {
             self.tick()?;
         }
-        self.faults_hit += self.live.faults_hit + self.answers.faults_hit;
         self.check_liveness()
     }
 
     fn heal(&mut self) {
-        self.faults = Faults::default();
+        self.faults = self.faults.none();
         self.trace.push(format!("{:>6} ---- faults off ----", self.now));
     }
 
     fn tick(&mut self) -> Result<(), Violation> {
         self.now += STEP_MS;
         self.engine_turn();
-        self.process_turn(self.faults.process_restart);
+        self.process_turn();
         if self.live.reattach_at.is_some_and(|at| at <= self.now) {
             self.live.attach(self.now, &self.faults.clone(), &mut self.rng);
         }
@@ -185,17 +184,17 @@ impl World {
 
     fn engine_turn(&mut self) {
         let faults = self.faults.clone();
-        if self.rng.hit(faults.pause) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Pause, &mut self.rng) {
             self.paused_until = self.now + self.rng.below(2_000);
         }
         let midway =
             matches!(self.recovery.phase(), PhaseKind::Replaying | PhaseKind::Snapshotting);
-        if self.rng.hit(faults.restart) || (midway && self.rng.hit(faults.restart_midway)) {
+        if faults.strike(Fault::Restart, &mut self.rng)
+            || (midway && faults.strike(Fault::RestartMidway, &mut self.rng))
+        {
             self.restart(&faults);
         }
-        if self.rng.hit(faults.detach) {
-            self.faults_hit += 1;
+        if faults.strike(Fault::Detach, &mut self.rng) {
             let back_after = 5 + self.rng.below(300);
             self.live.detach(self.now, back_after);
         }
@@ -204,21 +203,20 @@ impl World {
         let successor_seen = self.recovery.cursor().epoch.0 == 1_000 + self.engine.life as u64;
         if let Some(batch) = &self.old_life
             && successor_seen
-            && self.rng.hit(faults.straggler)
+            && faults.strike(Fault::Straggler, &mut self.rng)
         {
-            self.faults_hit += 1;
             self.live.send_raw(self.now, batch.clone());
         }
         if self.now < self.paused_until || !self.rng.hit(4_000) {
             return;
         }
         let quirks = Quirks {
-            burn_seq: self.rng.hit(faults.burn),
-            poison: self.rng.hit(faults.poison),
-            lose_store: self.rng.hit(faults.lose_store),
-            unknown_tag: self.rng.hit(faults.unknown_tag),
-            clear: self.rng.hit(faults.clear),
-            repair: self.rng.hit(faults.repair),
+            burn_seq: faults.strike(Fault::Burn, &mut self.rng),
+            poison: faults.strike(Fault::Poison, &mut self.rng),
+            lose_store: faults.strike(Fault::LoseStore, &mut self.rng),
+            unknown_tag: faults.strike(Fault::UnknownTag, &mut self.rng),
+            clear: faults.strike(Fault::Clear, &mut self.rng),
+            repair: faults.strike(Fault::Repair, &mut self.rng),
         };
         if let Some(batch) = self.engine.step(self.now, quirks) {
             self.live.send(self.now, batch, &faults, &mut self.rng);
@@ -226,12 +224,14 @@ impl World {
     }
 
     fn restart(&mut self, faults: &Faults) {
-        self.faults_hit += 1;
         if self.engine.profile.epoch_on_wire {
             self.old_life = self.engine.replay(Seq(0)).pop();
         }
         let next_seq = self.recovery.cursor().next_seq.0;
         self.engine.restart(self.now);
+        if self.engine.profile.drained {
+            return self.live.restarted(self.now);
+        }
         if !self.engine.profile.unproven {
             let back_after = 5 + self.rng.below(200);
             self.live.detach(self.now, back_after);
@@ -240,17 +240,17 @@ impl World {
         // Nobody says a word; the first frame seen may be exactly the one expected.
         self.hidden_at = Some(self.now);
         let lost = match self.rng.below(3) {
-            0 if self.rng.hit(faults.restart_aligned) => next_seq,
+            0 if faults.strike(Fault::RestartAligned, &mut self.rng) => next_seq,
             1 => self.rng.below(next_seq + 8),
             _ => self.rng.below(8),
         };
         self.live.hidden_reconnect(lost);
         if let Some(clear) = self.engine.start_clear() {
-            self.live.send(self.now, clear, &Faults::default(), &mut self.rng);
+            self.live.send(self.now, clear, &faults.none(), &mut self.rng);
         }
         for _ in 0..lost.min(400) {
             if let Some(batch) = self.engine.step(self.now, Quirks::default()) {
-                self.live.send(self.now, batch, &Faults::default(), &mut self.rng);
+                self.live.send(self.now, batch, &faults.none(), &mut self.rng);
             }
         }
     }
@@ -327,9 +327,12 @@ impl World {
                         self.gave_up = false;
                         self.unreadable.clear();
                     }
-                    Fact::NoHistory | Fact::Truncated(_) | Fact::PermanentHole(_) => {
+                    Fact::Truncated(_) => {
                         self.gave_up = true;
+                        // A view that begins anew with what the journal has comes by it again.
+                        self.unreadable.clear();
                     }
+                    Fact::NoHistory | Fact::PermanentHole(_) => self.gave_up = true,
                     _ => (),
                 }
                 self.facts.push(fact);
@@ -344,6 +347,10 @@ impl World {
         match action {
             Action::Apply(_) => !self.engine.profile.unproven,
             Action::Install { .. } | Action::Clear { .. } => true,
+            // Nothing that its body could have taken away is in an empty view.
+            Action::Record(Fact::Undecodable(_)) => {
+                !self.engine.profile.unproven && self.view.snapshot().is_empty()
+            }
             Action::Record(fact) => matches!(fact, Fact::Replayed | Fact::Flushed),
             _ => false,
         }
@@ -375,46 +382,6 @@ impl World {
 
 pub(crate) fn view_settings() -> ViewSettings {
     ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10_000 }
-}
-
-fn profile(rng: &mut Rng) -> Profile {
-    let snapshot = rng.hit(1_500);
-    Profile {
-        epoch_on_wire: rng.hit(2_500),
-        journal_max: [5, 40, 10_000][usize::try_from(rng.below(3)).unwrap()],
-        host_tier: rng.hit(4_000),
-        groups: 1 + u32::from(rng.hit(3_000)),
-        pool: 8 + usize::try_from(rng.below(16)).unwrap(),
-        frozen_clock: rng.hit(2_000),
-        replay: rng.hit(8_500),
-        snapshot,
-        unproven: rng.hit(2_500),
-        radix: None,
-    }
-}
-
-fn capabilities(profile: &Profile) -> Capabilities {
-    Capabilities {
-        epoch_on_wire: profile.epoch_on_wire,
-        replay: if profile.replay { Replay::Journal } else { Replay::Absent },
-        snapshot: profile.snapshot.then_some(if profile.radix.is_some() {
-            radix::support()
-        } else {
-            SnapshotSupport {
-                barrier: true,
-                tiers: true,
-                counts: true,
-                namespaces: true,
-                content: true,
-                plain: false,
-            }
-        }),
-        continuity: if profile.unproven { Continuity::Unproven } else { Continuity::Proven },
-        removal: Removal::PerCopy,
-        clear_scope: profile.clear_scope(),
-        drain: Drain::Shared,
-        one_hash_per_block: true,
-    }
 }
 
 /// An input in one short word; a batch by its seq alone.

@@ -44,6 +44,8 @@ pub enum SourceEvent {
     /// word. What the source does about that may leave out blocks that are there, and never keeps
     /// one that is gone.
     Unannounced,
+    /// Another reader of a destructive source takes events away from this one.
+    Competing,
     /// What a snapshot was taken for ([`SnapshotSupport::plain`](crate::SnapshotSupport::plain)) is
     /// not so: the engine has more tiers than it said, or pages of several adapters under one hash.
     Disproved,

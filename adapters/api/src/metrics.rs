@@ -9,4 +9,8 @@ pub struct EngineMetrics {
     pub pool_blocks: Option<u64>,
     /// Requests that the rank has ended since it started.
     pub request_count: Option<u64>,
+    /// Tokens that the rank looked up in its cache since then.
+    pub queried_tokens: Option<u64>,
+    /// Of these, those that it had.
+    pub hit_tokens: Option<u64>,
 }

@@ -1,6 +1,7 @@
 //! The trait an adapter implements.
 
 use async_trait::async_trait;
+use kvbridge_schemas::{Seq, SnapshotRecord};
 
 use crate::{Capabilities, Delivery, SourceRequest};
 
@@ -18,10 +19,18 @@ use crate::{Capabilities, Delivery, SourceRequest};
 pub trait Source: Send {
     /// What this source can do.
     fn capabilities(&self) -> Capabilities;
+    /// The view that its reader goes on with, if one was kept: where it stands and its records.
+    /// Called once, before anything else.
+    fn begin(&mut self, _kept: Option<(Seq, Vec<SnapshotRecord>)>) {}
     /// What comes next; `None` when the source is closed for good.
     async fn next(&mut self) -> Option<Delivery>;
     /// Queues a request.
     fn request(&mut self, request: SourceRequest) -> Result<(), RequestRefused>;
+    /// Asks the engine for nothing more. `true` = what it has handed over already, which no other
+    /// reader will ever see, still comes, and then `None`.
+    fn wind_up(&mut self) -> bool {
+        false
+    }
 }
 
 /// A request that a source cannot take.

@@ -59,6 +59,7 @@ pub(crate) fn said(delivery: &Delivery) -> Option<Said> {
         SourceEvent::Answer { attempt, part } => Some(Said::Answer(attempt.0, part_of(part))),
         SourceEvent::EndMarker
         | SourceEvent::Unannounced
+        | SourceEvent::Competing
         | SourceEvent::Disproved
         | SourceEvent::Upstream(_) => None,
     }

@@ -5,9 +5,11 @@
 //! event has no id: if it used one up, the next one shows a gap, which only costs trust.
 
 use kvbridge_adapters_api::{Batch, Delivery, EngineMetrics, SourceEvent};
+use kvbridge_schemas::{Seq, SnapshotRecord};
 
 use crate::{
     fault::{BodyError, Fault},
+    jump::Jumps,
     rank::{Meaning, Rank},
     wire::{Head, ServerInfo, events},
 };
@@ -17,6 +19,7 @@ use crate::{
 pub struct Instance {
     first_rank: u32,
     ranks: Vec<Counted>,
+    jumps: Jumps,
 }
 
 #[derive(Debug, Default)]
@@ -24,6 +27,8 @@ struct Counted {
     rank: Rank,
     /// The id that comes next.
     next_id: u64,
+    /// No answer was lost here since an event of it was read: what is missing somebody else has.
+    is_unbroken: bool,
     /// It was said that removals go unannounced.
     unannounced: bool,
 }
@@ -60,7 +65,7 @@ impl Instance {
     /// Nothing was seen yet. The ranks have consecutive numbers.
     pub fn new(first_rank: u32, rank_count: u32) -> Instance {
         let ranks = (0..rank_count.max(1)).map(|_| Counted::default()).collect();
-        Instance { first_rank, ranks }
+        Instance { first_rank, ranks, jumps: Jumps::default() }
     }
 
     /// What the engine says of itself.
@@ -75,9 +80,30 @@ impl Instance {
         }
     }
 
+    /// The reader of that rank goes on with a view that was kept: what the engine has said since is
+    /// still there, or shows as a jump.
+    pub fn resume(&mut self, at: usize, next_seq: Seq, records: Vec<SnapshotRecord>) {
+        if let Some(counted) = self.ranks.get_mut(at) {
+            counted.next_id = next_seq.0;
+            counted.rank.resume(records);
+        }
+    }
+
     /// The engine was away, or an answer was lost: every view starts over.
     pub fn lost(&mut self) {
         self.ranks.iter_mut().for_each(|counted| counted.rank.forget());
+        self.held_up();
+    }
+
+    /// What is missing next may be missing because the engine was not asked for a while, or because
+    /// an answer was lost: it shows no other reader.
+    pub fn held_up(&mut self) {
+        self.ranks.iter_mut().for_each(|counted| counted.is_unbroken = false);
+    }
+
+    /// An answer has been read to its end. Whether it shows that another reader takes events away.
+    pub fn ends_answer(&mut self) -> bool {
+        self.jumps.end()
     }
 
     /// The events of an answer, each as its bytes.
@@ -89,7 +115,11 @@ impl Instance {
     pub fn step(&mut self, text: &str) -> Step {
         let head = match Head::read(text) {
             Ok(Some(head)) => head,
-            Ok(None) => return Step::default(),
+            Ok(None) => {
+                // It may have used an id up.
+                self.held_up();
+                return Step::default();
+            }
             Err(()) => return self.unplaced(Strange::Unnumbered),
         };
         let at = match self.place(head.attention_dp_rank) {
@@ -101,6 +131,7 @@ impl Instance {
         };
         let mut told = Vec::new();
         self.count(at, head.event_id, &mut told);
+        self.jumps.event();
         let Some(counted) = self.ranks.get_mut(at) else { return Step::default() };
         // Only the newer cache manager has layer groups; the older one lets blocks go silently.
         if head.layer_group_id.is_none() && !std::mem::replace(&mut counted.unannounced, true) {
@@ -137,6 +168,8 @@ impl Instance {
         if id < expected {
             // A drain returns nothing twice, so this is another process: of all ranks.
             next = 0;
+            self.jumps = Jumps::default();
+            self.held_up();
             for (at, counted) in self.ranks.iter_mut().enumerate() {
                 counted.next_id = 0;
                 counted.rank.restart();
@@ -144,6 +177,9 @@ impl Instance {
             }
         }
         if id > next {
+            if self.ranks.get(at).is_some_and(|counted| counted.is_unbroken) {
+                self.jumps.jump();
+            }
             // The engine drops the oldest events of all ranks together, so the newest of a rank may
             // be gone that says nothing afterwards: no number would ever show it.
             for (other, counted) in self.ranks.iter_mut().enumerate() {
@@ -155,12 +191,14 @@ impl Instance {
         }
         if let Some(counted) = self.ranks.get_mut(at) {
             counted.next_id = id.saturating_add(1);
+            counted.is_unbroken = true;
         }
     }
 
     /// Something is lost, of whom nobody can tell.
     fn unplaced(&mut self, strange: Strange) -> Step {
         let mut told = Vec::new();
+        self.held_up();
         for (at, counted) in self.ranks.iter_mut().enumerate() {
             counted.rank.forget();
             told.push((at, SourceEvent::Overflowed.into()));

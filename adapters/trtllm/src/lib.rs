@@ -27,10 +27,15 @@ pub mod block_key;
 mod capabilities;
 mod fault;
 mod instance;
+mod jump;
 pub mod limits;
 #[cfg(feature = "source")]
 mod poll;
 mod rank;
+#[cfg(feature = "source")]
+mod rank_source;
+#[cfg(feature = "source")]
+mod seat;
 mod tree;
 mod wire;
 
@@ -38,6 +43,8 @@ pub use capabilities::capabilities;
 pub use fault::{BodyError, Fault};
 pub use instance::{Instance, Step, Strange};
 #[cfg(feature = "source")]
-pub use poll::{PollSettings, Poller, RankSource};
+pub use poll::{Permit, PollSettings, Poller};
 pub use rank::FORMAT_JSON;
+#[cfg(feature = "source")]
+pub use rank_source::RankSource;
 pub use wire::{ServerInfo, read_sources};

@@ -5,25 +5,29 @@
 //! waits, and the engine keeps its events; its own bound then is what drops them, as a gap.
 
 use std::{
+    future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use async_trait::async_trait;
-use kvbridge_adapters_api::{
-    Capabilities, Counters, Delivery, RequestRefused, Source, SourceEvent, SourceRequest,
-};
+use kvbridge_adapters_api::{Counters, Delivery, SourceEvent};
+use kvbridge_schemas::{Seq, SnapshotRecord};
 use reqwest::{Client, Method, Response, StatusCode};
 use tokio::{
-    sync::mpsc,
+    sync::{
+        Notify,
+        mpsc::{self, error::TrySendError},
+    },
     time::{MissedTickBehavior, interval, sleep},
 };
 use tracing::{debug, info, warn};
 
 use crate::{
-    Instance, ServerInfo, Step, Strange, capabilities,
+    Instance, ServerInfo, Step, Strange,
     fault::BodyError,
     limits::{BODY_BYTES_MAX, SERVER_INFO_BYTES_MAX},
+    rank_source::RankSource,
+    seat::{Seat, Seats},
 };
 
 /// How an engine is asked.
@@ -45,6 +49,30 @@ pub struct PollSettings {
     pub first_rank: u32,
     /// How many ranks follow.
     pub rank_count: u32,
+    /// Whether this reader is the one that may ask.
+    pub permit: Permit,
+}
+
+/// The right to ask an engine, looked at before each request.
+#[derive(Clone, Default)]
+pub struct Permit(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl Permit {
+    /// A right that comes and goes.
+    pub fn new(holds: impl Fn() -> bool + Send + Sync + 'static) -> Permit {
+        Permit(Some(Arc::new(holds)))
+    }
+
+    /// Whether it holds now. Where nobody else could ask it always does.
+    fn holds(&self) -> bool {
+        self.0.as_ref().is_none_or(|holds| holds())
+    }
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Permit({})", self.holds())
+    }
 }
 
 /// One engine's drain. Begins when all its ranks are read.
@@ -52,23 +80,11 @@ pub struct PollSettings {
 pub struct Poller {
     settings: PollSettings,
     seats: Mutex<Seats>,
+    /// Told when the drain is wound up: it may wait for its next turn.
+    wound_up: Notify,
     /// Another drain of the same engine, while it may not have ended.
     before: Mutex<Option<Arc<Poller>>>,
     drain: tokio::sync::Mutex<Drain>,
-}
-
-#[derive(Debug, Default)]
-struct Seats {
-    of: Vec<Option<Seat>>,
-    is_running: bool,
-}
-
-/// Where a rank's reader sits.
-#[derive(Clone, Debug)]
-struct Seat {
-    queue: mpsc::Sender<Delivery>,
-    counters: Arc<Counters>,
-    is_attached: bool,
 }
 
 #[derive(Debug)]
@@ -79,6 +95,8 @@ struct Drain {
     /// Failures in a row.
     failed: u32,
     strange: u64,
+    /// A reader's queue was full: the engine waited, and may have dropped what it kept.
+    is_held_up: bool,
 }
 
 /// Why a request brought nothing.
@@ -106,12 +124,19 @@ impl Poller {
     pub fn after(settings: PollSettings, before: Option<Arc<Poller>>) -> Arc<Poller> {
         let instance = Instance::new(settings.first_rank, settings.rank_count);
         let count = usize::try_from(settings.rank_count.max(1)).unwrap_or(1);
-        let seats = Seats { of: vec![None; count], is_running: false };
-        let drain =
-            Drain { instance, is_attached: false, method: Method::POST, failed: 0, strange: 0 };
+        let seats = Seats::new(count);
+        let drain = Drain {
+            instance,
+            is_attached: false,
+            method: Method::POST,
+            failed: 0,
+            strange: 0,
+            is_held_up: false,
+        };
         Arc::new(Poller {
             settings,
             seats: Mutex::new(seats),
+            wound_up: Notify::new(),
             before: Mutex::new(before),
             drain: tokio::sync::Mutex::new(drain),
         })
@@ -122,7 +147,7 @@ impl Poller {
         (self.settings.first_rank, self.settings.rank_count) == (first_rank, rank_count)
     }
 
-    /// Reads one of its ranks, which is read by nobody else. Must be called inside a tokio runtime.
+    /// Reads one of its ranks, which nobody else reads. The engine is asked once all have begun.
     pub fn open(
         self: &Arc<Self>,
         rank: u32,
@@ -133,13 +158,28 @@ impl Poller {
         let at = rank.checked_sub(self.settings.first_rank).and_then(|at| usize::try_from(at).ok());
         let mut seats = self.seats();
         if let Some(seat) = at.and_then(|at| seats.of.get_mut(at)) {
-            *seat = Some(Seat { queue, counters, is_attached: false });
+            *seat =
+                Some(Seat { queue, counters, is_attached: false, has_begun: false, kept: None });
         }
-        if !seats.is_running && seats.of.iter().all(Seats::is_taken) {
-            seats.is_running = true;
+        drop(seats);
+        RankSource { events, at, poller: Arc::clone(self) }
+    }
+
+    pub(crate) fn begin(self: &Arc<Self>, at: usize, kept: Option<(Seq, Vec<SnapshotRecord>)>) {
+        if self.seats().begin(at, kept) {
             tokio::spawn(Arc::clone(self).run());
         }
-        RankSource { events }
+    }
+
+    /// Ends behind the answer that is under way; then every rank's source ends.
+    pub(crate) fn wind_up(&self) {
+        let mut seats = self.seats();
+        seats.is_winding_up = true;
+        if !seats.is_running {
+            seats.clear();
+        }
+        drop(seats);
+        self.wound_up.notify_one();
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
@@ -157,18 +197,38 @@ impl Poller {
             drop(before.drain.lock().await);
         }
         let mut drain = self.drain.lock().await;
+        for (at, next_seq, records) in self.seats().take_kept() {
+            drain.instance.resume(at, next_seq, records);
+        }
+        // Others may have read it since.
+        drain.instance.held_up();
         let mut pace = interval(self.settings.pace);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !self.seats().ends() {
-            pace.tick().await;
+        while self.waits(pace.tick()).await {
+            if !self.settings.permit.holds() {
+                drain.instance.held_up();
+                continue;
+            }
             match self.look(&mut drain).await {
                 Ok(()) => drain.failed = 0,
                 Err(error) => {
                     self.failed(&mut drain, &error).await;
-                    sleep(self.wait(drain.failed)).await;
+                    self.waits(sleep(self.wait(drain.failed))).await;
                 }
             }
         }
+    }
+
+    /// Waits for a turn; `false` = there is none any more. A request is never cut short by it.
+    async fn waits<T>(&self, turn: impl Future<Output = T>) -> bool {
+        if self.seats().ends() {
+            return false;
+        }
+        tokio::select! {
+            _ = turn => (),
+            () = self.wound_up.notified() => (),
+        }
+        !self.seats().ends()
     }
 
     /// One request, and what came of it.
@@ -196,10 +256,23 @@ impl Poller {
                 self.note(drain, strange);
             }
             for (at, delivery) in told {
-                self.tell(at, delivery).await;
+                drain.is_held_up |= self.tell(at, delivery).await;
             }
         }
+        self.competing(drain).await;
         Ok(())
+    }
+
+    /// Says at the end of an answer if it shows another reader.
+    async fn competing(&self, drain: &mut Drain) {
+        if drain.instance.ends_answer() {
+            for at in 0..self.rank_count() {
+                self.tell(at, SourceEvent::Competing.into()).await;
+            }
+        }
+        if std::mem::take(&mut drain.is_held_up) {
+            drain.instance.held_up();
+        }
     }
 
     /// What the engine says of itself; a server without such a path tells nothing.
@@ -246,8 +319,12 @@ impl Poller {
             warn!(url = %self.settings.url, %error, "the engine's events cannot be read");
         }
         drain.failed = drain.failed.saturating_add(1);
-        drain.is_attached = false;
-        drain.instance.lost();
+        if std::mem::take(&mut drain.is_attached) {
+            drain.instance.lost();
+        } else {
+            // A kept view is not read yet, and a jump shows whether it still can be.
+            drain.instance.held_up();
+        }
         for at in 0..self.rank_count() {
             if self.seats().leave(at) {
                 self.tell(at, SourceEvent::Detached.into()).await;
@@ -265,13 +342,18 @@ impl Poller {
         }
     }
 
-    async fn tell(&self, at: usize, delivery: Delivery) {
-        let Some(seat) = self.seats().of.get(at).cloned().flatten() else { return };
+    /// Whether that had to wait.
+    async fn tell(&self, at: usize, delivery: Delivery) -> bool {
+        let Some(seat) = self.seats().of.get(at).cloned().flatten() else { return false };
         if matches!(delivery, Delivery::Event(SourceEvent::Live(_))) {
             Counters::one(&seat.counters.frames);
         }
-        // A reader that has gone misses nothing.
+        let Err(TrySendError::Full(delivery)) = seat.queue.try_send(delivery) else {
+            // A reader that has gone misses nothing.
+            return false;
+        };
         drop(seat.queue.send(delivery).await);
+        true
     }
 
     fn note(&self, drain: &mut Drain, strange: Strange) {
@@ -296,33 +378,6 @@ impl Poller {
     }
 }
 
-impl Seats {
-    fn is_taken(seat: &Option<Seat>) -> bool {
-        seat.as_ref().is_some_and(|seat| !seat.queue.is_closed())
-    }
-
-    /// Nobody reads any more; whoever comes next starts the task anew.
-    fn ends(&mut self) -> bool {
-        self.is_running = self.of.iter().any(Seats::is_taken);
-        !self.is_running
-    }
-
-    /// Whether this reader is still to be told that it is attached.
-    fn enter(&mut self, at: usize) -> bool {
-        let Some(Some(seat)) = self.of.get_mut(at) else { return false };
-        let is_new = !std::mem::replace(&mut seat.is_attached, true);
-        if is_new {
-            Counters::one(&seat.counters.attached);
-        }
-        is_new
-    }
-
-    fn leave(&mut self, at: usize) -> bool {
-        let Some(Some(seat)) = self.of.get_mut(at) else { return false };
-        std::mem::replace(&mut seat.is_attached, false)
-    }
-}
-
 /// A body, up to its limit.
 async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, PollError> {
     let mut body = Vec::new();
@@ -333,30 +388,4 @@ async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, PollError> 
         body.extend_from_slice(&chunk);
     }
     Ok(body)
-}
-
-/// One rank of an engine as a source.
-#[derive(Debug)]
-pub struct RankSource {
-    events: mpsc::Receiver<Delivery>,
-}
-
-#[async_trait]
-impl Source for RankSource {
-    fn capabilities(&self) -> Capabilities {
-        capabilities()
-    }
-
-    async fn next(&mut self) -> Option<Delivery> {
-        self.events.recv().await
-    }
-
-    fn request(&mut self, request: SourceRequest) -> Result<(), RequestRefused> {
-        match request {
-            SourceRequest::Replay { .. } | SourceRequest::Snapshot { .. } => {
-                Err(RequestRefused::Unsupported)
-            }
-            SourceRequest::Cancel => Ok(()),
-        }
-    }
 }

@@ -6,7 +6,7 @@
 use kvbridge_adapters_api::{Batch, Loss};
 use kvbridge_schemas::{
     BlockHash, ClearCause, Cleared, Event, ExtraKey, HashInfo, HashScheme, Moved, Parent, Place,
-    Removed, Scope, Seq, Stored, StoredBlock, Tier, Tokens, content_hash, digest,
+    Removed, Scope, Seq, SnapshotRecord, Stored, StoredBlock, Tier, Tokens, content_hash, digest,
 };
 
 use crate::{
@@ -32,6 +32,8 @@ pub(crate) struct Rank {
     tree: Tree,
     block_size: Option<u32>,
     algorithm: Option<String>,
+    /// Blocks of a view that was kept, of which it does not say what they hang on.
+    loose: Vec<Gone>,
 }
 
 /// Which of the announced windows and layer groups is kept.
@@ -70,11 +72,46 @@ impl Rank {
     /// The view starts over within the life.
     pub(crate) fn forget(&mut self) {
         self.tree = Tree::default();
+        self.loose.clear();
+    }
+
+    /// Goes on with a view that was kept.
+    pub(crate) fn resume(&mut self, records: Vec<SnapshotRecord>) {
+        self.forget();
+        for record in records {
+            if self.tree.get(&record.hash).is_some() {
+                continue;
+            }
+            if record.block_size > 0 && !record.partial {
+                self.block_size.get_or_insert(record.block_size);
+            }
+            let parent = match record.parent {
+                Parent::Block(parent) => Some(parent),
+                Parent::Root => None,
+                Parent::Unknown => {
+                    self.loose.push((record.hash.clone(), record.tier.clone()));
+                    None
+                }
+            };
+            // A view of more blocks than are remembered was never told to anybody.
+            drop(self.tree.insert(&record.hash, parent.as_ref(), &record.tier, record.partial));
+        }
+    }
+
+    /// An engine that lets blocks go without a word: with what may go whether a block of unknown
+    /// place is still there cannot be told.
+    pub(crate) fn drop_loose(&mut self, events: &mut Vec<Event>) {
+        let loose = std::mem::take(&mut self.loose);
+        let gone = loose.into_iter().filter_map(|(hash, _)| self.tree.take(&hash)).collect();
+        removals(gone, events);
     }
 
     /// Reads an event. `text` are its bytes.
     pub(crate) fn read(&mut self, head: &Head<'_>, text: &str) -> Meaning {
         let mut batch = self.batch(head, text);
+        if head.layer_group_id.is_none() {
+            self.drop_loose(&mut batch.events);
+        }
         let mut faults = Vec::new();
         let mut pool_blocks = None;
         match read_data(head.data) {

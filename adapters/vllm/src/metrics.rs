@@ -13,6 +13,10 @@ const CACHE: &str = "vllm:cache_config_info";
 /// Requests that ended, by reason.
 const REQUESTS: &str = "vllm:request_success_total";
 
+/// Tokens looked up in the prefix cache, and those found.
+const QUERIES: &str = "vllm:prefix_cache_queries_total";
+const HITS: &str = "vllm:prefix_cache_hits_total";
+
 /// Which data-parallel rank a line is of. Releases with one rank leave it out.
 const RANK: &str = "engine";
 
@@ -27,16 +31,19 @@ pub fn read_metrics(text: &[u8], rank: u32) -> EngineMetrics {
         match sample.name {
             STARTED => metrics.started_ms = sample.span().and_then(millis),
             CACHE => metrics.pool_blocks = pool_blocks(sample.labels).or(metrics.pool_blocks),
-            REQUESTS => {
-                if let Some(count) = sample.span() {
-                    let sum = metrics.request_count.unwrap_or(0);
-                    metrics.request_count = Some(sum.saturating_add(count.as_secs()));
-                }
-            }
+            REQUESTS => add(&mut metrics.request_count, &sample),
+            QUERIES => add(&mut metrics.queried_tokens, &sample),
+            HITS => add(&mut metrics.hit_tokens, &sample),
             _ => (),
         }
     }
     metrics
+}
+
+fn add(sum: &mut Option<u64>, sample: &Sample<'_>) {
+    if let Some(count) = sample.span() {
+        *sum = Some(sum.unwrap_or(0).saturating_add(count.as_secs()));
+    }
 }
 
 /// One line: `name{labels} value [time]`.
@@ -133,16 +140,28 @@ vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="7000"} 1.0
 vllm:request_success_total{engine="0",finished_reason="stop",model_name="x}y"} 1.2e+03
 vllm:request_success_total{engine="0",finished_reason="length",model_name="x"} 34.0 1700000000000
 vllm:request_success_total{engine="1",finished_reason="stop",model_name="x"} 5.0
+vllm:prefix_cache_queries_total{engine="0",model_name="x"} 2.5e+06
+vllm:prefix_cache_hits_total{engine="0",model_name="x"} 2000016.0
 process_start_time_seconds 1.70000000025e+09
 "#;
 
     #[test]
     fn each_rank_has_its_own_figures_and_the_process_one_start() {
         let started_ms = Some(1_700_000_000_250);
-        let first =
-            EngineMetrics { started_ms, pool_blocks: Some(7543), request_count: Some(1234) };
+        let first = EngineMetrics {
+            started_ms,
+            pool_blocks: Some(7543),
+            request_count: Some(1234),
+            queried_tokens: Some(2_500_000),
+            hit_tokens: Some(2_000_016),
+        };
         assert_eq!(read_metrics(TEXT.as_bytes(), 0), first);
-        let second = EngineMetrics { started_ms, pool_blocks: Some(7000), request_count: Some(5) };
+        let second = EngineMetrics {
+            started_ms,
+            pool_blocks: Some(7000),
+            request_count: Some(5),
+            ..EngineMetrics::default()
+        };
         assert_eq!(read_metrics(TEXT.as_bytes(), 1), second);
         let other = EngineMetrics { started_ms, ..EngineMetrics::default() };
         assert_eq!(read_metrics(TEXT.as_bytes(), 2), other);
@@ -151,8 +170,11 @@ process_start_time_seconds 1.70000000025e+09
     #[test]
     fn a_text_without_ranks_is_of_any() {
         let text = "vllm:cache_config_info{num_gpu_blocks=\"9\"} 1\nvllm:request_success_total 3\n";
-        let figures =
-            EngineMetrics { started_ms: None, pool_blocks: Some(9), request_count: Some(3) };
+        let figures = EngineMetrics {
+            pool_blocks: Some(9),
+            request_count: Some(3),
+            ..EngineMetrics::default()
+        };
         assert_eq!(read_metrics(text.as_bytes(), 5), figures);
     }
 

@@ -17,7 +17,10 @@ use tracing::{info, warn};
 use super::{
     buckets::{self, BucketFailure},
     connect::reason,
-    record, tail,
+    record,
+    snapshots::{Snapshots, StoreFault},
+    streams::Plan,
+    tail,
 };
 use crate::{
     bus::{BusState, LogLife},
@@ -88,6 +91,7 @@ pub(super) struct Desk<'a> {
     context: Context,
     epochs: Store,
     status: Store,
+    plan: Plan,
     looks: BTreeMap<ReplicaKey, Look>,
 }
 
@@ -128,6 +132,7 @@ impl<'a> Desk<'a> {
             beat_ms: u64::try_from(config.streams.heartbeat.every.as_millis()).unwrap_or(u64::MAX),
             epochs: buckets::epochs(&context, &config.streams).await?,
             status: buckets::status(&context, &config.streams).await?,
+            plan: Plan::new(&config.streams),
             context,
             looks: BTreeMap::new(),
         })
@@ -139,7 +144,7 @@ impl<'a> Desk<'a> {
         let mut failures = 0_u32;
         loop {
             self.lives.set_away(false);
-            let now_ms = Clock::unix_ms();
+            let now_ms = Clock::steady_unix_ms();
             let beat = now_ms >= beat_at_ms;
             let done = self.round(now_ms, beat).await;
             if beat {
@@ -223,7 +228,7 @@ impl<'a> Desk<'a> {
         let record = entry.map(|entry| record::read(&entry.value)).transpose();
         let record = record.map_err(|fault| format!("registry of {key}: {fault}"))?;
         let newest = record.as_ref().map_or(Epoch(0), |record| record.life.epoch);
-        let (local, own, name) = life.own(newest, Clock::unix_ms());
+        let (local, own, name) = life.own(newest, Clock::steady_unix_ms());
         if own.digests.is_empty() {
             return Ok(());
         }
@@ -253,11 +258,15 @@ impl<'a> Desk<'a> {
             others: true,
             local,
             floor: life.floor(),
-            now_ms: Clock::unix_ms(),
+            now_ms: Clock::steady_unix_ms(),
         };
         let mut verdict = lives::decide(&question);
         if matches!(verdict, Verdict::Wait(Silence::OthersSpeak | Silence::SettingsDiffer)) {
             question.others = self.others_speak(key).await?;
+            verdict = lives::decide(&question);
+        }
+        if matches!(verdict, Verdict::Mint(_)) {
+            question.floor = question.floor.max(self.pointed(key).await?);
             verdict = lives::decide(&question);
         }
         let Some(Called { write, name: called }) = called(verdict, &name, &question, self.bridge)
@@ -275,6 +284,19 @@ impl<'a> Desk<'a> {
         }
         life.call(local, called);
         Ok(())
+    }
+
+    /// The life that readers are sent to: its name was given, whoever has forgotten it since.
+    async fn pointed(&self, key: &ReplicaKey) -> Result<Epoch, String> {
+        // No bridge has stored a view here, or they are kept elsewhere.
+        let Ok(views) = Snapshots::open(&self.context, &self.plan).await else {
+            return Ok(Epoch(0));
+        };
+        match views.pointer(key).await {
+            Ok(pointer) => Ok(pointer.map_or(Epoch(0), |(pointer, _)| pointer.epoch)),
+            Err(StoreFault::Missing) => Ok(Epoch(0)),
+            Err(StoreFault::Server(error)) => Err(error),
+        }
     }
 
     /// Whether it is written; not if somebody else has written meanwhile.

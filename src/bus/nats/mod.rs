@@ -13,6 +13,7 @@ mod buckets;
 mod connect;
 mod desk;
 mod heartbeats;
+mod lease;
 pub mod permissions;
 mod publisher;
 mod reader;
@@ -43,13 +44,16 @@ pub use streams::{Difference, Plan, StreamReport};
 
 use self::{
     desk::Lives,
+    lease::NatsLease,
     publisher::Publisher,
     reader::{LogPast, Reader},
     session::Sessions,
     snapshots::Keep,
     spool::{Queued, SpoolWriter},
 };
-use super::{Bus, BusState, Found, LogLife, Past, Standing, Writer, made_up_name, spool::Spool};
+use super::{
+    Bus, BusState, Found, Lease, LogLife, Past, Standing, Writer, made_up_name, spool::Spool,
+};
 use crate::{
     clock::Clock,
     config::{NatsConfig, SpoolFull},
@@ -70,6 +74,8 @@ pub struct NatsBus {
     reader: OnceLock<Arc<Reader>>,
     /// What reads the logs that this process writes, when it must.
     past: OnceLock<Arc<Reader>>,
+    /// What follows the logs that another bridge writes for now.
+    followed: OnceLock<Arc<Reader>>,
 }
 
 struct OneStream {
@@ -96,6 +102,7 @@ impl NatsBus {
             session: OnceLock::new(),
             reader: OnceLock::new(),
             past: OnceLock::new(),
+            followed: OnceLock::new(),
         }
     }
 
@@ -154,6 +161,15 @@ impl NatsBus {
             (sessions, standing)
         });
         sessions.clone()
+    }
+
+    /// Starts what reads logs and hears bridges.
+    fn read(&self, reader: Arc<Reader>, tasks: &mut Tasks) {
+        let (streams, vouches) = (self.config.streams.clone(), reader.vouches.clone());
+        let sessions = reader.sessions.clone();
+        let heard = heartbeats::keep(sessions, streams, vouches, tasks.stop_token());
+        tasks.spawn("bus heartbeats", heard);
+        tasks.spawn("bus reader", reader::run(reader, tasks.stop_token()));
     }
 
     /// This bridge's name in the ids of resets.
@@ -249,12 +265,37 @@ impl Bus for NatsBus {
         let sessions = self.session(tasks);
         let reader = Arc::new(Reader::new(&self.config, sessions, clock, found));
         if self.reader.set(Arc::clone(&reader)).is_ok() {
-            let (streams, vouches) = (self.config.streams.clone(), reader.vouches.clone());
-            let sessions = reader.sessions.clone();
-            let heard = heartbeats::keep(sessions, streams, vouches, tasks.stop_token());
-            tasks.spawn("bus heartbeats", heard);
-            tasks.spawn("bus reader", reader::run(reader, tasks.stop_token()));
+            self.read(reader, tasks);
         }
+    }
+
+    fn lease(&self, engine: &str) -> Option<Box<dyn Lease>> {
+        Some(Box::new(NatsLease::new(&self.config, engine, &self.bridge)))
+    }
+
+    fn follower(
+        &self,
+        replica: &Replica,
+        removal: Removal,
+        signs: &Arc<Signs>,
+        (clock, tasks): (Clock, &mut Tasks),
+    ) -> Option<Box<dyn Source>> {
+        if let Some(reader) = self.reader.get() {
+            return Some(reader.source(replica, removal, Arc::clone(signs)));
+        }
+        let sessions = self.session(tasks);
+        let reader = self.followed.get_or_init(|| {
+            // Which replicas there are else is nobody's question here.
+            let (found, _) = mpsc::channel(1);
+            let reader = Arc::new(Reader::new(&self.config, sessions, clock, found));
+            self.read(Arc::clone(&reader), tasks);
+            reader
+        });
+        Some(reader.source(replica, removal, Arc::clone(signs)))
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.streams().values().all(|stream| stream.spool.used_bytes() == 0)
     }
 
     fn source(

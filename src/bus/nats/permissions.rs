@@ -90,6 +90,7 @@ pub fn permissions(role: Role, plan: &Plan, models: &[String], inbox: &str) -> P
         it.publish.insert(format!("$KV.{pointers}.{model}.*.*"));
         it.publish.insert(format!("$KV.{epochs}.{model}.*.*"));
         it.publish.insert(format!("$KV.{status}.{model}.*.*.*"));
+        it.publish.insert(format!("$KV.{status}.=lease.{model}.*.*"));
     }
     if role == Role::Bridge {
         it.answers = true;

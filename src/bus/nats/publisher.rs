@@ -111,7 +111,7 @@ impl Publisher {
             let ended = runtime.block_on(self.session(&mut pending, stop));
             pending.go_back();
             self.lives.set_away(true);
-            pending.lost_at_ms.get_or_insert_with(Clock::unix_ms);
+            pending.lost_at_ms.get_or_insert_with(Clock::steady_unix_ms);
             let Ended::Lost { state, detail } = ended else {
                 runtime.shutdown_background();
                 return self.report_rest(&pending);

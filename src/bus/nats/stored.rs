@@ -19,7 +19,8 @@ impl Publisher {
         context: &Context,
         pending: &mut Pending,
     ) -> Result<(), String> {
-        let away_ms = pending.lost_at_ms.take().map_or(0, |at| Clock::unix_ms().saturating_sub(at));
+        let away_ms =
+            pending.lost_at_ms.take().map_or(0, |at| Clock::steady_unix_ms().saturating_sub(at));
         let known_ms = self.config.streams.duplicate_window.as_millis() / 2;
         if u128::from(away_ms) < known_ms || pending.window.is_empty() {
             return Ok(());

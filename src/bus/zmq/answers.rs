@@ -215,7 +215,7 @@ impl Desk {
 
     /// How every replica stands that has a log, at the place that its log was published up to.
     fn statuses(&self) -> Vec<(ReplicaKey, Status)> {
-        let at = Clock::unix_ms();
+        let at = Clock::steady_unix_ms();
         let statuses = self.fleet.replicas().filter_map(|(key, handle)| {
             let cursor = self.published.head(&key)?.cursor;
             let shown = handle.status.borrow();

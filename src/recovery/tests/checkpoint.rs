@@ -17,6 +17,25 @@ fn check(capabilities: Capabilities, before: &str, script: &str, expected: Expec
     expected.assert_eq(&machine.run(script));
 }
 
+/// What was let go without a word is missing after a restart too.
+#[test]
+fn unannounced_stays() {
+    check(
+        vllm_like(),
+        "attach; live 0; unannounced; live 1; save",
+        "restart; attach; batch 0; batch 1; end; live 2",
+        expect![[r#"
+            record reattached
+            request_replay 0
+            announce none (verifying)
+            record replayed
+            cancel
+            announce lower_bound (unannounced)
+            apply 2
+        "#]],
+    );
+}
+
 #[test]
 fn the_same_life_is_exact_again() {
     check(

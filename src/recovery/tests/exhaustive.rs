@@ -3,7 +3,10 @@
 use kvbridge_adapters_api::Capabilities;
 use proptest::prelude::*;
 
-use super::script::{Script, unproven, vllm_like, with_epoch, with_snapshot, without_replay};
+use super::{
+    drained::{KEPT, drained},
+    script::{Script, unproven, vllm_like, with_epoch, with_snapshot, without_replay},
+};
 use crate::recovery::PhaseKind;
 
 /// A way into each phase.
@@ -30,6 +33,7 @@ const INPUTS: &[&str] = &[
     "overflow",
     "end_marker",
     "restarted",
+    "competing",
     "resync",
     "over_limit",
     "release",
@@ -95,12 +99,15 @@ proptest! {
 
     #[test]
     fn no_script_breaks_the_machine(
-        kind in 0_usize..5,
+        kind in 0_usize..6,
         commands in proptest::collection::vec(0..INPUTS.len(), 1..60),
     ) {
-        let profiles: [fn() -> Capabilities; 5] =
-            [vllm_like, without_replay, unproven, with_epoch, with_snapshot];
+        let profiles: [fn() -> Capabilities; 6] =
+            [vllm_like, without_replay, unproven, with_epoch, with_snapshot, drained];
         let mut script = Script::new(profiles[kind]());
+        if kind == 5 {
+            script.run(KEPT);
+        }
         for command in commands {
             script.run(INPUTS[command]);
         }

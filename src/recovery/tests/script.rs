@@ -1,7 +1,7 @@
 //! A small language for dialogues. One line holds commands, separated by `;`.
 //!
-//! `attach` `detach` `overflow` `end_marker` `restarted` `unannounced` `resync` `over_limit`
-//! `release` `finding` `rank_missing` `rank_there`
+//! `attach` `detach` `overflow` `end_marker` `restarted` `unannounced` `competing` `resync`
+//! `over_limit` `release` `finding` `rank_missing` `rank_there`
 //! `wait 250` (ms; fires every deadline on the way) `live 5` `live 5b` (other bytes under the same
 //! seq) `live 5!` (body unreadable) `live 5?` (a store lost) `live 5~` (unknown tag) `live 5c` (the
 //! engine cleared) `live 5r` (a bridge cleared) `live 5@7` (epoch 7 on the wire) `live 5+3` (span
@@ -109,6 +109,14 @@ impl Script {
         }
     }
 
+    /// The same, with requests so far apart at least.
+    pub(super) fn paced(mut self, interval_ms: u64) -> Script {
+        self.settings.limits.replay_interval_ms = interval_ms;
+        self.settings.limits.replay_interval_ms_max = interval_ms;
+        self.recovery = Recovery::new(self.settings.clone());
+        self
+    }
+
     /// The process ends and comes back; its clock may stand anywhere.
     fn restart(&mut self, with_view: bool) {
         let mut settings = self.settings.clone();
@@ -173,6 +181,7 @@ impl Script {
             "end_marker" => Input::Source(SourceEvent::EndMarker),
             "restarted" => Input::Source(SourceEvent::Restarted),
             "unannounced" => Input::Source(SourceEvent::Unannounced),
+            "competing" => Input::Source(SourceEvent::Competing),
             "disproved" => Input::Source(SourceEvent::Disproved),
             "resync" => Input::Resync,
             "over_limit" => Input::OverLimit,

@@ -1084,15 +1084,14 @@ fn no_history() {
     );
 }
 
-/// A destructive source that knows of silent removals: never more than a lower bound, in no life,
-/// until another engine is attached.
+/// A destructive source that knows of silent removals: never more than a lower bound, in no life.
 // spec: recovery 5.10
 #[test]
 fn unannounced() {
     check(
         without_replay(),
         "attach",
-        "unannounced; live 0; live 1; restarted; live 0; detach; attach; restarted; live 0",
+        "unannounced; live 0; live 1; restarted; live 0",
         expect![[r#"
             record unannounced
             record first_is_zero
@@ -1107,19 +1106,22 @@ fn unannounced() {
             record first_is_zero
             apply 0
             announce lower_bound (unannounced)
-            announce none (detached)
-            record reattached
-            record no_history
-            clear 2 Unproven
-            announce lower_bound (history_lost)
-            record restarted
-            announce none (new_epoch)
-            record new_epoch
-            clear 3 NewEpoch
-            announce none (joining)
-            record first_is_zero
-            apply 0
-            announce exact (contiguous)
+        "#]],
+    );
+}
+
+/// What another reader took is nowhere, and what it takes next is not seen.
+// spec: recovery 7.5
+#[test]
+fn competing_consumer() {
+    check(
+        without_replay(),
+        "attach; live 0; live 5",
+        "competing; live 6",
+        expect![[r#"
+            record competing_consumer
+            announce lower_bound (competing_consumer)
+            apply 6
         "#]],
     );
 }

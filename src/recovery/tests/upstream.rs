@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{
-    script::{vllm_like, with_epoch, with_stored_snapshot},
+    script::{Script, vllm_like, with_epoch, with_stored_snapshot},
     table::check,
 };
 
@@ -230,6 +230,45 @@ fn look_from_while_looking() {
             record replayed
             cancel
             apply 8
+        "#]],
+    );
+}
+
+/// What the first look held does not wait until the second may ask.
+#[test]
+fn look_from_lets_go_what_was_held() {
+    let mut script = Script::new(vllm_like()).paced(400);
+    script.run("attach; live 0; live 1; live 2; live 3; live 4; look_from 2; live 5");
+    expect![[r#"
+        cancel
+        apply 5
+        apply 6
+        request_replay 3
+    "#]]
+    .assert_eq(&script.run("look_from 3; live 6; wait 700"));
+}
+
+/// Neither snapshot nor journal helped once: a better view is fetched again all the same.
+#[test]
+fn a_failed_fetch_is_not_the_last() {
+    check(
+        with_stored_snapshot(),
+        "vouch 5@7 exact; attach; live 5@7",
+        "unavailable; wait 300; truncated; live 6@7; wait 5000",
+        expect![[r#"
+            record snapshot_failed
+            cancel
+            request_replay 0
+            record truncated
+            record no_history
+            cancel
+            clear 7 Unproven
+            apply 5
+            record refetched
+            request_snapshot fresh
+            record silent
+            cancel
+            request_snapshot fresh
         "#]],
     );
 }

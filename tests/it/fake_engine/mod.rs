@@ -7,5 +7,7 @@ mod faults;
 mod members;
 pub(crate) mod peer;
 mod radix;
+mod resumed;
 mod snapshots;
+mod started;
 mod truth;

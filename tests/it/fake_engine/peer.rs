@@ -1,10 +1,11 @@
 //! A fake engine and a bridge that reads it, both as processes, and what is asked of them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::started::{bridge, fake_engine};
 use crate::program::{Running, kvbridge, without_authorities};
 
 /// No test waits longer for one thing.
@@ -30,6 +31,9 @@ pub(crate) struct Pair {
     /// The one that is looked at.
     rank: u32,
     client: reqwest::Client,
+    /// What the bridge is started with.
+    run: Vec<String>,
+    state: Option<PathBuf>,
 }
 
 /// How a replica stands.
@@ -66,7 +70,13 @@ impl Pair {
 
     /// Starts both and waits for nothing.
     pub(crate) fn begin(engine: &str, args: &str, source: impl Fn(&str) -> Vec<String>) -> Pair {
-        Pair::join(engine, fake_engine(engine, "127.0.0.1:0", args), source)
+        Pair::join(engine, fake_engine(engine, "127.0.0.1:0", args), source, None)
+    }
+
+    /// The same with a bridge that keeps its view there.
+    pub(crate) fn begin_keeping(engine: &str, args: &str, state: PathBuf) -> Pair {
+        let fake = fake_engine(engine, "127.0.0.1:0", args);
+        Pair::join(engine, fake, |_| Vec::new(), Some(state))
     }
 
     /// A bridge that comes when the engine has had so many requests and these faults wait.
@@ -83,37 +93,48 @@ impl Pair {
             let answer = client.post(&control).body(fault.to_string()).send().await.unwrap();
             assert!(answer.status().is_success(), "{fault}");
         }
-        Pair::join(engine, fake, |_| source.split_whitespace().map(str::to_owned).collect())
+        let source = |_: &str| source.split_whitespace().map(str::to_owned).collect();
+        Pair::join(engine, fake, source, None)
     }
 
     fn join(
         engine: &str,
         (fake, ports): (Running, Value),
         source: impl Fn(&str) -> Vec<String>,
+        state: Option<PathBuf>,
     ) -> Pair {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (live, replay) = (text(&ports["ranks"][0]["live"]), text(&ports["ranks"][0]["replay"]));
-        let mut command = without_authorities(kvbridge());
         let flag = format!("--{engine}");
-        command.args(["run", "--listen", "127.0.0.1:0", &flag, &live]);
+        let mut run = vec!["run", "--listen", "127.0.0.1:0", &flag, &live];
         if !replay.is_empty() {
-            command.args(["--replay", &replay]);
+            run.extend(["--replay", &replay]);
         }
         if let Some(snapshot) = ports["ranks"][0]["snapshot"].as_str() {
-            command.args(["--snapshot", snapshot, "--plain-cache"]);
+            run.extend(["--snapshot", snapshot, "--plain-cache"]);
         }
-        command.args(["--model", "fake", "--instance", "i:1"]);
-        let mut bridge = Running::start(command.args(source(&text(&ports["http"]))));
-        let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
-        let key = bridge.line().trim().split_once(&format!(": {engine}")).unwrap().0.to_owned();
+        run.extend(["--model", "fake", "--instance", "i:1"]);
+        let mut run: Vec<String> = run.into_iter().map(str::to_owned).collect();
+        run.extend(source(&text(&ports["http"])));
+        let (bridge, replica_url) = bridge(&run, state.as_deref());
         Pair {
             fake,
             bridge,
             fake_url: text(&ports["http"]),
-            replica_url: format!("{url}/v1/replicas/{key}"),
+            replica_url,
             rank: 0,
             client: crate::bridge::http_client(),
+            run,
+            state,
         }
+    }
+
+    /// The bridge stops in order, and another one starts behind what happens meanwhile.
+    pub(crate) async fn stop_and_start(&mut self, meanwhile: impl AsyncFnOnce(&Pair)) {
+        self.bridge.signal("-TERM");
+        assert_eq!(self.bridge.wait(), 0);
+        meanwhile(self).await;
+        (self.bridge, self.replica_url) = bridge(&self.run, self.state.as_deref());
     }
 
     /// The same of an engine that is known by its server alone, which that flag names. Returns when
@@ -128,7 +149,16 @@ impl Pair {
         let url = bridge.line().split_once(" on ").unwrap().1.to_owned();
         let (rank, client) = (0, crate::bridge::http_client());
         let replica_url = format!("{url}/v1/replicas/");
-        let mut pair = Pair { fake, bridge, fake_url, replica_url, rank, client };
+        let mut pair = Pair {
+            fake,
+            bridge,
+            fake_url,
+            replica_url,
+            rank,
+            client,
+            run: Vec::new(),
+            state: None,
+        };
         let instance = pair.fake_url.strip_prefix("http://127.0.0.1:").unwrap();
         let key = format!("fake.127=2E0=2E0=2E1=3A{instance}.0");
         pair.replica_url.push_str(&key);
@@ -216,6 +246,12 @@ impl Pair {
     pub(crate) async fn bridge_metrics(&self) -> String {
         let (url, _) = self.replica_url.split_once("/v1/").unwrap();
         self.text(&format!("{url}/metrics")).await
+    }
+
+    /// Whether an alarm of this replica rings.
+    pub(crate) async fn rings(&self, alarm: &str) -> bool {
+        let status: Value = serde_json::from_str(&self.text(&self.replica_url).await).unwrap();
+        status["alarms"].as_array().unwrap().iter().any(|name| name == alarm)
     }
 
     /// How often the bridge told a fact of the rank that is looked at.
@@ -333,17 +369,6 @@ impl Pair {
     async fn text(&self, url: &str) -> String {
         self.client.get(url).send().await.unwrap().text().await.unwrap()
     }
-}
-
-/// A fake engine on free ports but that of its server, and where it is.
-fn fake_engine(engine: &str, http: &str, args: &str) -> (Running, Value) {
-    let mut command = kvbridge();
-    command.args(["fake-engine", "--engine", engine]);
-    command.args("--ports-json --pub 0 --replay 0".split(' '));
-    command.args(["--http", http, "--step-ms", "1"]).args(args.split_whitespace());
-    let mut fake = Running::start(&mut command);
-    let ports = serde_json::from_str(&fake.line()).unwrap();
-    (fake, ports)
 }
 
 /// A header, one line a block, an end.

@@ -165,7 +165,7 @@ impl Browser {
             |error: &dyn std::error::Error| BrowseError::server(format!("bucket {bucket}"), error);
         let keys = status.keys().await.map_err(|error| failed(&error))?;
         let keys: BTreeSet<String> = keys.try_collect().await.map_err(|error| failed(&error))?;
-        for key in keys {
+        for key in keys.into_iter().filter(|key| !key.starts_with(super::super::lease::PREFIX)) {
             let Some(value) = status.get(key.as_str()).await.map_err(|error| failed(&error))?
             else {
                 continue;

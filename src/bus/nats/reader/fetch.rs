@@ -28,6 +28,8 @@ pub(super) struct Fetch {
     pub(super) object: Option<String>,
     /// A view from before it would only lead to it again.
     pub(super) reset: Option<Cursor>,
+    /// The cut that was taken last.
+    pub(super) taken: Option<Cursor>,
 }
 
 /// Answers, or says why not.
@@ -92,7 +94,8 @@ async fn answer(
     Ok(Ok(()))
 }
 
-/// The pointed one, if all that came behind it is still there; else a fresh one.
+/// The pointed one, if all that came behind it is still there and it was not taken last; else a
+/// fresh one, or the same again if none is to be had.
 async fn best(
     log: &Log,
     session: &Session,
@@ -112,21 +115,27 @@ async fn best(
     };
     let usable =
         |pointer: &Pointer| pointer.leads_on(ends(&info), life) && pointer.is_behind(wanted.reset);
-    if let Some(pointer) = pointed.filter(usable) {
+    let pointed = pointed.filter(usable);
+    let (again, new) = match pointed {
+        Some(pointer) if pointer.is_cut(wanted.taken) => (Some(pointer), None),
+        pointed => (None, pointed),
+    };
+    if let Some(pointer) = new {
         return Ok(Ok(pointer));
     }
+    let instead = |refusal| Ok(again.clone().ok_or(refusal));
     let asked = session.client.request(subject::snapshot(&key), wish_of(wanted.reset).into());
     let Ok(answer) = tokio::time::timeout(FRESH_DEADLINE, asked).await else {
         // A large view takes its time; the pointer will be there when it is asked for again.
-        return Ok(Err(SnapshotRefusal::Busy));
+        return instead(SnapshotRefusal::Busy);
     };
     let Ok(answer) = answer else {
         // No bridge is there to ask.
-        return Ok(Err(SnapshotRefusal::Unavailable));
+        return instead(SnapshotRefusal::Unavailable);
     };
     let fresh = std::str::from_utf8(&answer.payload).ok().and_then(|t| Pointer::parse(t).ok());
     // A bridge that cannot vouch for its view refuses; it may be able to soon.
-    Ok(fresh.filter(usable).ok_or(SnapshotRefusal::Busy))
+    fresh.filter(usable).map_or_else(|| instead(SnapshotRefusal::Busy), |fresh| Ok(Ok(fresh)))
 }
 
 fn intro(header: &SnapshotHeader, replica: &Replica) -> Option<SnapshotIntro> {

@@ -250,8 +250,8 @@ impl LogSource {
     }
 
     fn fetch(&mut self, attempt: Attempt, object: Option<String>) {
-        let reset = self.follower.reset();
-        let wanted = Fetch { replica: self.replica.clone(), object, reset };
+        let (reset, taken) = (self.follower.reset(), self.follower.taken());
+        let wanted = Fetch { replica: self.replica.clone(), object, reset, taken };
         let (reader, log) = (Arc::clone(&self.reader), Arc::clone(&self.log));
         let (tx, rx) = mpsc::channel(BUS_ANSWER_PARTS);
         self.ask(attempt, async move { fetch(&reader, &log, wanted, tx).await }, rx);

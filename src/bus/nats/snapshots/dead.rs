@@ -9,13 +9,31 @@ use std::{
 use async_nats::jetstream::{Context, kv::Operation, stream::DirectGetErrorKind};
 use futures::TryStreamExt;
 use kvbridge_schemas::{Replica, ReplicaKey, subject};
+use tracing::debug;
 
-use super::{Snapshots, StoreFault, age_ms};
+use super::{Snapshots, StoreFault, age_ms, keep::Round};
 use crate::{
     bus::nats::{connect::reason, streams::Plan},
-    config::limits::BUS_SWEEP_REPLICAS,
+    config::limits::{BUS_SNAPSHOT_GRACE, BUS_SWEEP_REPLICAS},
     shared_log::Pointer,
 };
+
+impl Round<'_> {
+    /// Deletes what nobody is sent to any more.
+    pub(super) async fn sweep(&self, store: &Snapshots) {
+        let keys: Vec<ReplicaKey> = self.keep.keys().collect();
+        let old = store.sweep(&keys, BUS_SNAPSHOT_GRACE).await;
+        let models = self.keep.bridged().map(|(_, handle)| handle.replica.model.clone()).collect();
+        let (context, retention) = (&self.session.context, self.keep.config.streams.retention);
+        let dead = Dead { context, plan: &self.keep.plan, ours: &keys, models, retention };
+        for swept in [old, store.sweep_dead(&dead).await] {
+            match swept {
+                Ok(count) => self.keep.metrics.deleted.increment(count),
+                Err(error) => debug!(%error, "old snapshots not deleted"),
+            }
+        }
+    }
+}
 
 /// Which replicas may be dead, for whoever looks.
 pub(super) struct Dead<'a> {

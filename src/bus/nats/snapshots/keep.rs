@@ -12,7 +12,7 @@ use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::{Snapshots, StoreFault, bytes_of, dead::Dead};
+use super::{Snapshots, StoreFault, bytes_of};
 use crate::{
     bus::nats::{
         connect::reason,
@@ -23,9 +23,7 @@ use crate::{
     clock::Clock,
     config::{
         NatsConfig,
-        limits::{
-            BUS_CUT_DEADLINE, BUS_SNAPSHOT_AGAIN, BUS_SNAPSHOT_GRACE, BUS_SNAPSHOT_PUBLISHED,
-        },
+        limits::{BUS_CUT_DEADLINE, BUS_SNAPSHOT_AGAIN, BUS_SNAPSHOT_PUBLISHED},
     },
     pipeline::{Fleet, ReplicaHandle},
     recovery::Tick,
@@ -82,6 +80,15 @@ pub(super) struct Round<'a> {
     kept: &'a AllKept,
 }
 
+/// Why a view is stored.
+#[derive(Clone, Copy, Debug)]
+enum Occasion {
+    /// It is time.
+    Due,
+    /// A reader asks, and says where the newest reset ends that it met.
+    Asked(Option<Cursor>),
+}
+
 /// Why nothing was stored. The words are labels.
 #[derive(Debug, thiserror::Error)]
 enum NotKept {
@@ -134,7 +141,7 @@ impl Keep {
     }
 
     /// The replicas that this process publishes.
-    fn bridged(&self) -> impl Iterator<Item = (ReplicaKey, ReplicaHandle)> {
+    pub(super) fn bridged(&self) -> impl Iterator<Item = (ReplicaKey, ReplicaHandle)> {
         self.fleet.replicas().filter(|(_, handle)| handle.is_bridged)
     }
 
@@ -196,22 +203,7 @@ impl Round<'_> {
             // Whoever holds it is storing it for somebody who asked.
             let Ok(mut kept) = kept.try_lock() else { continue };
             if self.keep.is_due(kept.as_ref(), &handle) {
-                self.store_and_note((&key, &handle), None, &mut kept).await;
-            }
-        }
-    }
-
-    /// Deletes what nobody is sent to any more.
-    async fn sweep(&self, store: &Snapshots) {
-        let keys: Vec<ReplicaKey> = self.keep.keys().collect();
-        let old = store.sweep(&keys, BUS_SNAPSHOT_GRACE).await;
-        let models = self.keep.bridged().map(|(_, handle)| handle.replica.model.clone()).collect();
-        let (context, retention) = (&self.session.context, self.keep.config.streams.retention);
-        let dead = Dead { context, plan: &self.keep.plan, ours: &keys, models, retention };
-        for swept in [old, store.sweep_dead(&dead).await] {
-            match swept {
-                Ok(count) => self.keep.metrics.deleted.increment(count),
-                Err(error) => debug!(%error, "old snapshots not deleted"),
+                self.store_and_note((&key, &handle), Occasion::Due, &mut kept).await;
             }
         }
     }
@@ -225,22 +217,25 @@ impl Round<'_> {
     ) -> Option<Pointer> {
         let kept = self.kept.of(key);
         let mut kept = kept.lock().await;
-        // Readers that start together ask together.
+        // Readers that start together ask together. Where readers are sent by others is no answer:
+        // whoever asks may have been there.
+        let own = format!("/{}", self.keep.bridge);
         let recent = kept.as_ref().filter(|kept| self.keep.is_recent(kept));
-        let recent = recent.map(|kept| kept.pointer.clone()).filter(|it| it.is_behind(wish));
+        let recent = recent.map(|kept| kept.pointer.clone());
+        let recent = recent.filter(|it| it.is_behind(wish) && it.object.ends_with(&own));
         match recent {
             Some(pointer) if self.leads_on(handle, &pointer).await => Some(pointer),
-            _ => self.store_and_note((key, handle), wish, &mut kept).await,
+            _ => self.store_and_note((key, handle), Occasion::Asked(wish), &mut kept).await,
         }
     }
 
     async fn store_and_note(
         &self,
         (key, handle): (&ReplicaKey, &ReplicaHandle),
-        wish: Option<Cursor>,
+        occasion: Occasion,
         kept: &mut Option<Kept>,
     ) -> Option<Pointer> {
-        match self.store_one((key, handle), wish).await {
+        match self.store_one((key, handle), occasion).await {
             Ok(pointer) => {
                 self.keep.metrics.stored.increment(1);
                 handle.signs.snapshot_worked();
@@ -263,7 +258,7 @@ impl Round<'_> {
     async fn store_one(
         &self,
         (key, handle): (&ReplicaKey, &ReplicaHandle),
-        wish: Option<Cursor>,
+        occasion: Occasion,
     ) -> Result<Pointer, NotKept> {
         let store = self.store.get().ok_or(NotKept::Busy)?;
         let name = self.keep.plan.name_of(&handle.replica);
@@ -304,13 +299,20 @@ impl Round<'_> {
             engine: handle.engine.clone(),
             object: Pointer::object_name(key, epoch, resume_seq, &self.keep.bridge),
         };
+        let (asked, wish) = match occasion {
+            Occasion::Due => (false, None),
+            Occasion::Asked(wish) => (true, wish),
+        };
         let reset = handle.life.as_ref().and_then(|life| life.reset()).max(wish);
-        let stays =
-            |there: Pointer| there.object == pointer.object || !pointer.supersedes(&there, reset);
+        // Whoever asks may have been where readers are sent, and it did not help.
+        let stays = |there: Pointer| {
+            there.object == pointer.object || (!asked && !pointer.supersedes(&there, reset))
+        };
         if !there.is_some_and(stays) {
             store.put(&pointer.object, &mut bytes_of(cut)).await?;
         }
-        Ok(store.advance(key, &pointer, reset).await?)
+        let led = store.advance(key, &pointer, reset).await?;
+        Ok(if asked { pointer } else { led })
     }
 
     /// Whether the log holds everything below that seq.

@@ -1,0 +1,68 @@
+//! Replicas that are read from a bus.
+
+use std::sync::Arc;
+
+use kvbridge_adapters_api::Source;
+use kvbridge_schemas::{EngineKind, Projection, Replica};
+
+use super::{Begun, Pipeline, Tasks};
+use crate::{
+    adapters::UNKNOWN,
+    config::Config,
+    pipeline::{Signs, kept::FOLD_VERSION, registry},
+    recovery::Recovery,
+    view::ViewSettings,
+};
+
+impl Pipeline {
+    /// Begins to read one replica that another process publishes. `false` = it is read already.
+    pub fn open_found(
+        &self,
+        replica: &Replica,
+        engine: Option<EngineKind>,
+        config: &Config,
+        tasks: &mut Tasks,
+    ) -> bool {
+        let key = replica.key();
+        if self.fleet.replica(key.as_str()).is_some() {
+            return false;
+        }
+        let engine = engine.unwrap_or_else(|| EngineKind::Other(UNKNOWN.to_owned()));
+        let removal = registry::removal(&engine);
+        let signs = Arc::<Signs>::default();
+        let Some(source) = self.bus.source(replica, removal, &signs) else { return false };
+        let view = ViewSettings {
+            projection: Projection::Last8,
+            removal,
+            orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+        };
+        self.begin_reader(replica, (engine, source, view, signs), config, tasks);
+        true
+    }
+
+    /// Starts the task of a replica that is read from a bus.
+    pub(super) fn begin_reader(
+        &self,
+        replica: &Replica,
+        (engine, source, view, signs): (EngineKind, Box<dyn Source>, ViewSettings, Arc<Signs>),
+        config: &Config,
+        tasks: &mut Tasks,
+    ) {
+        let recovery = Recovery::new(self.settings(replica, &*source, config));
+        let begun = Begun {
+            replica: replica.clone(),
+            engine,
+            signs,
+            source,
+            recovery,
+            view,
+            kept: None,
+            fold: format!("fold {FOLD_VERSION}, from a bus"),
+            log: None,
+            // Its bridge does.
+            hashes: None,
+        };
+        let handle = self.begin(begun, config, tasks);
+        self.fleet.add(replica.key(), handle);
+    }
+}
