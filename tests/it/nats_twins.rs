@@ -112,8 +112,8 @@ impl Twins {
     }
 
     /// Behind a reset of what a bridge could not prove a reader believes nothing until the engine's
-    /// next batch (docs/specs/bus.md 4.4): the reset stands for that batch too. So there is one, now
-    /// and then.
+    /// next batch (docs/specs/bus.md 4.4), for which the reset stands too. So there is one now and
+    /// then.
     async fn true_in_time(&mut self) -> Value {
         for _ in 0..PULSES_MAX {
             let is_true = self.world.is_true(&self.index);
