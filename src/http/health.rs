@@ -79,9 +79,8 @@ fn look(api: &Shared) -> (Mode, bool, Seen) {
         seen.replica_count += 1;
         seen.proven_count += u64::from(replica.status.borrow().trust.device > Trust::None);
     }
-    let up_ms = u64::try_from(api.pipeline.clock.elapsed().as_millis()).unwrap_or(u64::MAX);
     let mut readiness = api.readiness.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mode, ready) = readiness.look(seen, up_ms);
+    let (mode, ready) = readiness.look(seen, api.pipeline.clock.now().0);
     (mode, ready, seen)
 }
 

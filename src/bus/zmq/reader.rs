@@ -5,16 +5,15 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use kvbridge_adapters_api::{
-    AnswerPart, Attempt, Batch, Capabilities, Continuity, Delivery, Drain, Loss, Removal, Replay,
-    RequestRefused, SnapshotIntro, SnapshotRefusal, SnapshotSupport, Source, SourceEvent,
-    SourceRequest, Upstream,
+    AnswerPart, Attempt, Batch, Capabilities, Delivery, Loss, Removal, RequestRefused,
+    SnapshotIntro, SnapshotRefusal, Source, SourceEvent, SourceRequest, Upstream,
 };
 use kvbridge_adapters_zmq::{
     Counters, ExchangeClient, ExchangeSettings, Heard, Link, LiveForm, LiveFrame,
     SubscribeSettings, Subscriber, WireEvent,
 };
 use kvbridge_schemas::{
-    Envelope, Epoch, HashInfo, HashScheme, Replica, ReplicaKey, Scope, Seq, SnapshotHeader, Status,
+    Envelope, Epoch, HashInfo, HashScheme, Replica, ReplicaKey, Seq, SnapshotHeader, Status,
     TierTrust, codec, digest, subject,
 };
 use tokio::sync::watch;
@@ -26,7 +25,7 @@ use super::{
 };
 use crate::{
     bus::VouchWatch,
-    shared_log::{FORMAT, batch_of},
+    shared_log::{FORMAT, batch_of, log_capabilities},
     telemetry::BusReadMetrics,
 };
 
@@ -80,7 +79,7 @@ impl LogSource {
         LogSource {
             subject: subscribe.topic.clone(),
             status: subject::status(&key),
-            capabilities: capabilities(removal),
+            capabilities: log_capabilities(removal),
             live: Subscriber::spawn(subscribe, Arc::clone(&counters)),
             asks: ExchangeClient::new(asks, counters),
             epoch: Epoch(0),
@@ -234,28 +233,6 @@ fn unreadable(epoch: Epoch, seq: Seq, payload: &[u8]) -> Batch {
         events: Vec::new(),
         loss: Loss::Body,
         bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
-    }
-}
-
-/// Every break of the connection is seen before the first message of the next one, and the journal
-/// and the view behind it are asked for what was missed.
-fn capabilities(removal: Removal) -> Capabilities {
-    Capabilities {
-        epoch_on_wire: true,
-        replay: Replay::Journal,
-        snapshot: Some(SnapshotSupport {
-            barrier: false,
-            tiers: true,
-            counts: true,
-            namespaces: true,
-            content: true,
-            plain: false,
-        }),
-        continuity: Continuity::Proven,
-        removal,
-        clear_scope: Scope::All,
-        drain: Drain::Shared,
-        one_hash_per_block: false,
     }
 }
 
