@@ -1,6 +1,6 @@
 //! Reading a log from its start.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use async_nats::jetstream::{
@@ -15,7 +15,7 @@ use kvbridge::{
     clock::Clock,
     config::NatsConfig,
     consumer::Consumer,
-    pipeline::Tasks,
+    pipeline::{Signs, Tasks},
     schemas::{Envelope, Event, Replica, Seq, Status, Trust, codec, subject},
 };
 use tokio::sync::mpsc;
@@ -68,7 +68,9 @@ pub async fn measure(
         rows.add(round, "replay, bare client that decodes", watch, count, bytes);
         ensure!(blocks == count * BLOCKS, "{blocks} blocks");
 
-        let mut source = reading.source(&replica, Removal::PerCopy).context("a source")?;
+        let mut source = reading
+            .source(&replica, Removal::PerCopy, &Arc::new(Signs::default()))
+            .context("a source")?;
         while !matches!(source.next().await, Some(Delivery::Event(SourceEvent::Attached))) {}
         let watch = Watch::start();
         let read = read(&mut *source).await?;
