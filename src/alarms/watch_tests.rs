@@ -16,6 +16,7 @@ fn handle(model: &str) -> (ReplicaKey, ReplicaHandle) {
         commands: mpsc::channel(1).0,
         signs: Arc::default(),
         engine: EngineKind::Vllm,
+        flush: None,
         is_bridged: false,
         life: None,
         stop: CancellationToken::new(),

@@ -15,6 +15,7 @@ mod follow;
 mod harness;
 mod hashes;
 mod http;
+mod jobs;
 mod lifecycle_restart;
 mod lifecycle_signals;
 mod matching;
