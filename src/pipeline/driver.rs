@@ -226,6 +226,7 @@ impl Driver {
             self.metrics.received.increment(1);
             self.metrics.lossy(batch.loss);
             self.signs.received(self.outputs.clock.now(), batch.loss);
+            self.signs.dated(batch.ts, Clock::unix_ms());
         }
         Input::Source(event)
     }

@@ -43,6 +43,7 @@ mod repair;
 mod restart;
 mod security;
 mod sglang;
+mod signal_alarms;
 mod sources_api;
 mod stop;
 mod zmq_bus;
