@@ -10,6 +10,7 @@ mod completions;
 mod config_args;
 mod console;
 mod decode;
+mod doctor;
 mod examples;
 mod exit;
 mod fake_engine;
@@ -41,6 +42,7 @@ pub use completions::CompletionsArgs;
 pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
 pub use console::Console;
 pub use decode::DecodeArgs;
+pub use doctor::{DoctorArgs, DoctorError};
 pub use exit::Exit;
 pub use fake_engine::FakeEngineArgs;
 pub use health::HealthArgs;
@@ -98,6 +100,8 @@ pub enum Command {
     Resync(ResyncArgs),
     /// Have engines empty their caches, and wait until the views show it
     Flush(FlushArgs),
+    /// Look at an engine or a running kvbridge and say what is wrong and what to change
+    Doctor(Box<DoctorArgs>),
     /// Check the configuration without opening anything
     CheckConfig(CheckArgs),
     /// Look at a NATS bus, set it up, print who needs which permissions
@@ -170,6 +174,9 @@ pub enum CliError {
     /// `snapshot` found something else than a view.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// `doctor` could not begin.
+    #[error(transparent)]
+    Doctor(#[from] DoctorError),
     /// `health` got no answer or another one.
     #[error(transparent)]
     Bridge(#[from] BridgeError),
@@ -192,6 +199,7 @@ impl CliError {
             CliError::Tail(error) => error.exit(),
             CliError::Replay(error) => error.exit(),
             CliError::Snapshot(error) => error.exit(),
+            CliError::Doctor(error) => error.exit(),
             CliError::Bridge(error) => error.exit(),
             CliError::Bus(error) => error.exit(),
         }
@@ -219,6 +227,7 @@ pub async fn execute(
         Command::Health(args) => args.execute(console).await,
         Command::Resync(args) => Box::pin(args.execute(console)).await,
         Command::Flush(args) => Box::pin(args.execute(console)).await,
+        Command::Doctor(args) => Box::pin(args.execute(console)).await,
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
         Command::Bus(args) => Box::pin(args.execute(environment, console)).await,
