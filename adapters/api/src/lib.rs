@@ -11,6 +11,7 @@ mod delivery;
 mod event;
 mod hash_chain;
 mod metrics;
+pub mod prometheus;
 #[cfg(feature = "source")]
 mod source;
 mod told;

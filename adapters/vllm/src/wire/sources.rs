@@ -38,6 +38,7 @@ fn stream((rank, config): (&String, &Value)) -> Result<RankStream, SourcesFault>
         rank,
         endpoint: endpoint.to_owned(),
         replay: replay.map(str::to_owned),
+        snapshot: None,
         topic: text(config, "topic").unwrap_or_default().to_owned(),
     })
 }
@@ -62,6 +63,7 @@ mod tests {
             rank,
             endpoint: endpoint.to_owned(),
             replay: replay.map(str::to_owned),
+            snapshot: None,
             topic: topic.to_owned(),
         };
         let streams = vec![
