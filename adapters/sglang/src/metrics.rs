@@ -63,7 +63,8 @@ pub fn read_metrics(text: &[u8], rank: u32) -> EngineMetrics {
         }
     }
     let counts = if has_ranks { prefilled } else { served };
-    EngineMetrics { started_ms, pool_blocks: pool.pages(), ..counts }
+    let (pool_blocks, block_size) = (pool.pages(), pool.page_size());
+    EngineMetrics { started_ms, pool_blocks, block_size, ..counts }
 }
 
 /// What is said of a rank's pool.
@@ -86,6 +87,10 @@ impl Pool {
                 self.page = label("page_size").or(self.page);
             }
         }
+    }
+
+    fn page_size(&self) -> Option<u32> {
+        self.page.and_then(|page| u32::try_from(page).ok()).filter(|page| *page > 0)
     }
 
     fn pages(&self) -> Option<u64> {
@@ -117,6 +122,7 @@ sglang:cached_tokens_total{cache_source="host",model_name="m"} 16.0
         let figures = EngineMetrics {
             started_ms: None,
             pool_blocks: Some(10_000),
+            block_size: Some(16),
             request_count: Some(12),
             queried_tokens: Some(8_128_902),
             hit_tokens: Some(2_000_016),
@@ -143,12 +149,14 @@ sglang:cached_tokens_total{model_name="m"} 500.0
 "#;
         let first = EngineMetrics {
             pool_blocks: Some(625),
+            block_size: Some(64),
             queried_tokens: Some(400),
             hit_tokens: Some(300),
             ..EngineMetrics::default()
         };
         assert_eq!(read_metrics(text.as_bytes(), 0), first);
-        let second = EngineMetrics { pool_blocks: Some(625), ..EngineMetrics::default() };
+        let (pool_blocks, block_size) = (Some(625), Some(64));
+        let second = EngineMetrics { pool_blocks, block_size, ..EngineMetrics::default() };
         assert_eq!(read_metrics(text.as_bytes(), 1), second);
         assert_eq!(read_metrics(text.as_bytes(), 2), EngineMetrics::default());
     }
@@ -158,7 +166,6 @@ sglang:cached_tokens_total{model_name="m"} 500.0
         for text in [
             "sglang:max_total_num_tokens 1000\n",
             "sglang:max_total_num_tokens 1000\nsglang:page_size 0\n",
-            "sglang:max_total_num_tokens 15\nsglang:page_size 16\n",
             "sglang:num_pages 0\n",
             "sglang:num_pages NaN\n",
             "sglang:cache_config_info{num_pages=\"-1\",page_size=\"x\"} 1\n",

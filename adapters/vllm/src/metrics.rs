@@ -1,5 +1,7 @@
 //! PURE. The few lines of vLLM's `/metrics` that matter here. Total: what cannot be read is absent.
 
+use std::str::FromStr;
+
 use kvbridge_adapters_api::{
     EngineMetrics,
     prometheus::{PROCESS_STARTED, Sample, add, samples},
@@ -7,6 +9,10 @@ use kvbridge_adapters_api::{
 
 /// The cache's layout, in labels.
 const CACHE: &str = "vllm:cache_config_info";
+
+/// Blocks of the device, and tokens per block.
+const POOL: &str = "num_gpu_blocks";
+const SIZE: &str = "block_size";
 
 /// Requests that ended, by reason.
 const REQUESTS: &str = "vllm:request_success_total";
@@ -24,7 +30,10 @@ pub fn read_metrics(text: &[u8], rank: u32) -> EngineMetrics {
     for sample in samples(text).filter(|sample| sample.is_of(RANK, rank)) {
         match sample.name {
             PROCESS_STARTED => metrics.started_ms = sample.moment_ms(),
-            CACHE => metrics.pool_blocks = pool_blocks(&sample).or(metrics.pool_blocks),
+            CACHE => {
+                metrics.pool_blocks = number(&sample, POOL).or(metrics.pool_blocks);
+                metrics.block_size = number(&sample, SIZE).or(metrics.block_size);
+            }
             REQUESTS => add(&mut metrics.request_count, &sample),
             QUERIES => add(&mut metrics.queried_tokens, &sample),
             HITS => add(&mut metrics.hit_tokens, &sample),
@@ -35,8 +44,8 @@ pub fn read_metrics(text: &[u8], rank: u32) -> EngineMetrics {
 }
 
 /// The engine says so in a label, or `None` before it knows.
-fn pool_blocks(sample: &Sample<'_>) -> Option<u64> {
-    sample.label("num_gpu_blocks")?.parse().ok().filter(|blocks| *blocks > 0)
+fn number<N: FromStr + PartialOrd + From<u8>>(sample: &Sample<'_>, name: &str) -> Option<N> {
+    sample.label(name)?.parse().ok().filter(|number| *number > N::from(0))
 }
 
 #[cfg(test)]
@@ -62,6 +71,7 @@ process_start_time_seconds 1.70000000025e+09
         let first = EngineMetrics {
             started_ms,
             pool_blocks: Some(7543),
+            block_size: Some(16),
             request_count: Some(1234),
             queried_tokens: Some(2_500_000),
             hit_tokens: Some(2_000_016),
@@ -70,6 +80,7 @@ process_start_time_seconds 1.70000000025e+09
         let second = EngineMetrics {
             started_ms,
             pool_blocks: Some(7000),
+            block_size: Some(16),
             request_count: Some(5),
             ..EngineMetrics::default()
         };
