@@ -39,8 +39,10 @@ pub struct EngineConfig {
     pub endpoint: Option<Endpoint>,
     /// Where its journal answers, likewise.
     pub replay: Option<Endpoint>,
-    /// Where the first rank answers what it holds; engines do not tell.
+    /// Where the first rank answers what it holds; absent = as the engine tells.
     pub snapshot: Option<Endpoint>,
+    /// Whether what such an answer leaves out is the same for all blocks; else none is asked for.
+    pub is_plain: bool,
     /// ZeroMQ topic prefix; absent = as the engine tells.
     pub topic: Option<String>,
     /// The library that reads the sockets.
@@ -152,7 +154,9 @@ impl EngineConfig {
         };
         let mut source = self.source(address, told, (stream.rank, endpoint(&stream.endpoint)?))?;
         source.replay = stream.replay.as_ref().map(endpoint).transpose()?;
-        source.snapshot = self.snapshot_of(address, offset)?;
+        let snapshot = stream.snapshot.as_ref().filter(|_| self.is_plain);
+        let told = snapshot.map(endpoint).transpose()?;
+        source.snapshot = self.snapshot_of(address, offset)?.or(told);
         source.topic = self.topic.clone().unwrap_or_else(|| stream.topic.clone());
         Ok(source)
     }

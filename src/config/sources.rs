@@ -270,6 +270,7 @@ impl Check<'_> {
             endpoint: first,
             replay,
             snapshot,
+            is_plain: file.plain_cache.unwrap_or(false),
             topic: file.topic.clone(),
             transport: shared.transport,
             ignore_tags: file.ignore_tags.clone().unwrap_or_default(),

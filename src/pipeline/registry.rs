@@ -67,8 +67,7 @@ fn built(engine: &EngineKind) -> Option<Engine> {
                 reader: || Box::new(SglangSnapshot::default()),
             }),
             flush: "/flush_cache",
-            // Its metrics tell neither a start nor a pool in blocks.
-            read_metrics: |_, _| EngineMetrics::default(),
+            read_metrics: kvbridge_adapters_sglang::read_metrics,
             knobs: &kvbridge_adapters_sglang::KNOBS,
         }),
         _ => None,
@@ -152,8 +151,8 @@ fn polled(engine: &EngineKind) -> Option<Polled> {
 pub struct Question {
     /// Which engine.
     pub engine: &'static str,
-    /// What is asked for.
-    pub path: &'static str,
+    /// What is asked for: the first of these that the server has.
+    pub paths: &'static [&'static str],
     /// Reads the answer.
     pub read: fn(&[u8]) -> Result<EventSources, SourcesFault>,
 }
@@ -162,19 +161,19 @@ const QUESTIONS: &[Question] = &[
     #[cfg(feature = "vllm")]
     Question {
         engine: "vllm",
-        path: "/kv_event_sources",
+        paths: &["/kv_event_sources"],
         read: kvbridge_adapters_vllm::read_sources,
     },
     #[cfg(feature = "sglang")]
     Question {
         engine: "sglang",
-        path: "/server_info",
+        paths: &kvbridge_adapters_sglang::server_info::SERVER_INFO_PATHS,
         read: kvbridge_adapters_sglang::read_sources,
     },
     #[cfg(feature = "trtllm")]
     Question {
         engine: "trtllm",
-        path: "/server_info",
+        paths: &["/server_info"],
         read: kvbridge_adapters_trtllm::read_sources,
     },
 ];

@@ -27,6 +27,7 @@ mod nats_cluster;
 mod nats_dead;
 mod nats_heal;
 mod nats_hole;
+mod nats_library;
 mod nats_lives;
 mod nats_permissions;
 mod nats_reader;
