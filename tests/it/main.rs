@@ -33,6 +33,7 @@ mod nats_server;
 mod nats_slow;
 mod nats_turns;
 mod nats_twins;
+mod openapi;
 mod oracle;
 mod peer;
 mod program;
