@@ -11,6 +11,7 @@ mod deploy;
 mod dns;
 mod dns_server;
 mod drain;
+mod examples;
 mod fake_engine;
 mod follow;
 mod harness;
