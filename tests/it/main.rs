@@ -47,6 +47,7 @@ mod security;
 mod sglang;
 mod sources_api;
 mod stop;
+mod support_bundle;
 mod zmq_bus;
 mod zmq_client;
 mod zmq_trust;
