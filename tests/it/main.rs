@@ -10,6 +10,7 @@ mod decode;
 mod deploy;
 mod dns;
 mod dns_server;
+mod doctor;
 mod drain;
 mod examples;
 mod fake_engine;

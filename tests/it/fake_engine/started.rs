@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::program::{Running, kvbridge, without_authorities};
 
 /// A bridge, and where its first replica is.
-pub(super) fn bridge(run: &[String], state: Option<&Path>) -> (Running, String) {
+pub(crate) fn bridge(run: &[String], state: Option<&Path>) -> (Running, String) {
     let mut command = without_authorities(kvbridge());
     if let Some(state) = state {
         command.env("KVBRIDGE__STATE__DIR", state);
