@@ -28,8 +28,12 @@ demo *arguments:
 play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
     cargo run --release -- play {{file}} {{arguments}}
 
+# the page in a real Chromium; screenshots go to the folder
+page folder="target/page":
+    tests/page/run.sh {{folder}}
+
 # everything that .ci/run leaves out
-full: ci compose soak sim-long fuzz bench alerts advisories
+full: ci page compose soak sim-long fuzz bench alerts advisories
 
 # the shipped docker-compose.yml, really brought up; needs a Docker daemon
 compose:

@@ -244,6 +244,10 @@ pub const ADDED_SOURCES_MAX: usize = 1024;
 /// file of all of them takes that much for each.
 pub const SOURCE_BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// Changes of its standing that are remembered of a replica. Too small: what led to an incident is
+/// gone before anybody looks. Too large: 40 bytes each, and every look at them reads that much.
+pub const STANDING_CHANGES_MAX: usize = 64;
+
 /// Requests about sources that wait for the one under way. More are refused.
 pub const SOURCE_QUEUE_REQUESTS: usize = 16;
 

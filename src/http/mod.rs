@@ -15,6 +15,7 @@ mod feedback;
 mod fields;
 mod health;
 mod match_prefix;
+mod page;
 mod problem;
 mod question;
 mod readiness;
@@ -227,6 +228,8 @@ impl Api {
         Router::new()
             .route("/healthz", get(health::alive))
             .route("/readyz", get(health::ready))
+            .route("/", get(page::index))
+            .route("/page/{name}", get(page::file))
             .merge(read)
             .merge(write)
             .merge(report)
