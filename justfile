@@ -20,9 +20,9 @@ sim seed="0":
 golden:
     UPDATE_EXPECT=1 cargo test -p kvbridge-schemas --test golden
 
-# a recording as an engine: both ends in one process
+# three modelled engines, their faults, and the page
 demo *arguments:
-    cargo run --release -- run --play tests/fixtures/vllm-0.32.0-basic.jsonl {{arguments}}
+    cargo run --release -- demo {{arguments}}
 
 # a recording as an engine, for another process to read
 play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
