@@ -20,16 +20,20 @@ sim seed="0":
 golden:
     UPDATE_EXPECT=1 cargo test -p kvbridge-schemas --test golden
 
-# a recording as an engine: both ends in one process
+# three modelled engines, their faults, and the page
 demo *arguments:
-    cargo run --release -- run --play tests/fixtures/vllm-0.32.0-basic.jsonl {{arguments}}
+    cargo run --release -- demo {{arguments}}
 
 # a recording as an engine, for another process to read
 play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
     cargo run --release -- play {{file}} {{arguments}}
 
+# the page in a real Chromium; screenshots go to the folder
+page folder="target/page":
+    tests/page/run.sh {{folder}}
+
 # everything that .ci/run leaves out
-full: ci compose soak sim-long fuzz bench alerts advisories
+full: ci page compose soak sim-long fuzz bench alerts advisories
 
 # the shipped docker-compose.yml, really brought up, plain or `ha`; needs a Docker daemon
 compose *profile:

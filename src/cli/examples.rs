@@ -2,6 +2,7 @@
 
 pub(super) const TOP: &str = "\
 Examples:
+  kvbridge demo                              see it: three modelled engines, faults, a page
   kvbridge run --vllm tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558 --model m --instance 127.0.0.1:8000
   kvbridge run --play recording.jsonl        both ends in one process, no engine needed
   kvbridge tail                              what a running kvbridge applies
@@ -21,6 +22,13 @@ Examples:
   kvbridge run --engine-url http://10.0.0.7:8000 the same of whichever engine answers there
   kvbridge run --config kvbridge.toml --listen 127.0.0.1:9000
   kvbridge run --play recording.jsonl";
+
+pub(super) const DEMO: &str = "\
+Exit codes of --fast: 0 every view ended exact and equal to its engine's truth, 3 one did not
+
+Examples:
+  kvbridge demo                              then open http://127.0.0.1:8090
+  kvbridge demo --fast --port 0";
 
 pub(super) const DECODE: &str = "\
 Examples:

@@ -10,6 +10,7 @@ mod completions;
 mod config_args;
 mod console;
 mod decode;
+mod demo;
 mod doctor;
 mod examples;
 mod exit;
@@ -44,6 +45,7 @@ pub use completions::CompletionsArgs;
 pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
 pub use console::Console;
 pub use decode::DecodeArgs;
+pub use demo::{DemoArgs, DemoError};
 pub use doctor::{DoctorArgs, DoctorError};
 pub use exit::Exit;
 pub use fake_engine::FakeEngineArgs;
@@ -65,15 +67,15 @@ use crate::{
     adapters::Adapters,
     fake_engine::{FakeError, ReleaseError},
     playback::PlayError,
-    telemetry::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log},
+    telemetry::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_OFF, LOG_VARIABLE, LogError, start_log},
 };
 
 /// Keeps a cache-aware router's map of KV blocks true, knows when it is not, and says so
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kvbridge", version = version(), after_help = examples::TOP)]
 pub struct Cli {
-    /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info for run, warn
-    /// for the others]
+    /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info for run, off
+    /// for demo, warn for the others]
     #[arg(long, global = true, value_name = "FILTER")]
     pub log: Option<String>,
     /// What to do
@@ -86,6 +88,8 @@ pub struct Cli {
 pub enum Command {
     /// Read engines, keep their views true, answer routers
     Run(Box<RunArgs>),
+    /// Three modelled engines, their faults, and the page: see what this program does
+    Demo(DemoArgs),
     /// Show what a running kvbridge applies, what is on a bus, or what an engine sends
     Tail(Box<TailArgs>),
     /// Read seqs of a replica back from a bus
@@ -188,6 +192,9 @@ pub enum CliError {
     /// `health` got no answer or another one.
     #[error(transparent)]
     Bridge(#[from] BridgeError),
+    /// `demo` lost one of its parts.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
     /// `bus` could not look or change.
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -199,7 +206,12 @@ impl CliError {
         match self {
             // The reader has seen enough (`| head`): that is its right.
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
-            CliError::Output(_) | CliError::FakeEngine(_) => Exit::Failed,
+            CliError::Demo(DemoError::Output(error))
+                if error.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                Exit::Ok
+            }
+            CliError::Output(_) | CliError::FakeEngine(_) | CliError::Demo(_) => Exit::Failed,
             CliError::Config(_) | CliError::Log(_) | CliError::Release(_) => Exit::BadInput,
             CliError::Play(PlayError::Line { .. } | PlayError::Empty { .. }) => Exit::BadInput,
             CliError::Play(PlayError::Unreadable { .. } | PlayError::Serve(_)) => Exit::Failed,
@@ -223,10 +235,12 @@ pub async fn execute(
     let filter = cli.log.as_deref().or_else(|| environment.get(LOG_VARIABLE));
     start_log(filter.unwrap_or(match cli.command {
         Command::Run(_) => LOG_DEFAULT,
+        Command::Demo(_) => LOG_OFF,
         _ => LOG_DEFAULT_TOOLS,
     }))?;
     match cli.command {
         Command::Run(args) => Box::pin(args.execute(environment, console)).await,
+        Command::Demo(args) => Box::pin(args.execute(console)).await,
         Command::Tail(args) => Box::pin(args.execute(environment, console)).await,
         Command::Replay(args) => Box::pin(args.execute(environment, console)).await,
         Command::Snapshot(args) => Box::pin(args.execute(environment, console)).await,

@@ -258,6 +258,9 @@ pub const JOB_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Bytes of an order of a job; it names one model or replica.
 pub const JOB_BODY_BYTES_MAX: usize = 16 * 1024;
+/// Changes of its standing that are remembered of a replica. Too small: what led to an incident is
+/// gone before anybody looks. Too large: 40 bytes each, and every look at them reads that much.
+pub const STANDING_CHANGES_MAX: usize = 64;
 
 /// Requests about sources that wait for the one under way. More are refused.
 pub const SOURCE_QUEUE_REQUESTS: usize = 16;

@@ -94,6 +94,8 @@ async fn every_token_at_every_endpoint() {
     ];
     let endpoints = [
         ("GET", "/healthz".to_owned()),
+        ("GET", "/".to_owned()),
+        ("GET", "/page/app.js".to_owned()),
         ("GET", "/readyz".to_owned()),
         ("GET", "/metrics".to_owned()),
         ("GET", "/v1/replicas".to_owned()),

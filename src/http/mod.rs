@@ -16,6 +16,7 @@ mod fields;
 mod health;
 mod jobs;
 mod match_prefix;
+mod page;
 mod problem;
 mod question;
 mod readiness;
@@ -241,6 +242,8 @@ impl Api {
         Router::new()
             .route("/healthz", get(health::alive))
             .route("/readyz", get(health::ready))
+            .route("/", get(page::index))
+            .route("/page/{name}", get(page::file))
             .merge(read)
             .merge(write)
             .merge(report)

@@ -9,7 +9,7 @@ use super::Driver;
 use crate::{
     clock::Clock,
     index::Published,
-    pipeline::{FleetEvent, HashWatch, IndexWrite, ReplicaStatus},
+    pipeline::{Change, FleetEvent, HashWatch, IndexWrite, ReplicaStatus},
     recovery::TrustReason,
     view::Delta,
 };
@@ -65,6 +65,12 @@ impl Driver {
         // A new life within one step: trust is as before, and everything it rests on is not.
         let told = |of: &ReplicaStatus| (of.trust, of.reason, of.cursor.epoch);
         if told(&before) != told(&status) {
+            self.signs.changes.note(Change {
+                at_ms: Clock::unix_ms(),
+                trust: status.trust.device,
+                reason: status.reason,
+                epoch: status.cursor.epoch,
+            });
             let (key, replica) = (self.key.clone(), Arc::clone(&self.replica));
             // Without a reader nothing is missed.
             drop(self.outputs.events.send(FleetEvent::Standing(key, replica, status)));

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kvbridge_adapters_api::Loss;
 use kvbridge_schemas::Seq;
 
+use super::Changes;
 use crate::{
     alarms::HitCounts,
     recovery::{Fact, Tick},
@@ -15,6 +16,8 @@ use crate::{
 /// that reads its engine's metrics.
 #[derive(Debug, Default)]
 pub struct Signs {
+    /// How it stood before.
+    pub changes: Changes,
     received_at: AtomicU64,
     undecodable: AtomicU64,
     competing: AtomicU64,

@@ -25,7 +25,7 @@ pub use deliberate::Deliberate;
 pub use facts::FactLog;
 pub use feedback::{Backfills, EngineHits, FeedbackMetrics};
 pub use gone::without_others;
-pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log};
+pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_OFF, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
     install_metrics, upkeep,

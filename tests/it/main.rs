@@ -7,6 +7,7 @@ mod bus_reader;
 mod check_config;
 mod conformance;
 mod decode;
+mod demo;
 mod deploy;
 mod dns;
 mod dns_server;
