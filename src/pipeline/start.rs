@@ -177,10 +177,10 @@ impl Pipeline {
         let may_ask = self.may_ask(source);
         let opened = registry::open(source, config, (&self.drains, may_ask))
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
-        let fold = fold(source, opened.view);
+        let (fold, drain) = (fold(source, opened.view), opened.source.capabilities().drain);
         let mut kept = match state {
             _ if view.is_some() => view.unwrap_or_default(),
-            Some(state) => kept(state, source, opened.view, &fold).await,
+            Some(state) => kept(state, source, (opened.view, drain), &fold).await,
             None => Kept::default(),
         };
         kept.floor = kept.floor.max(floor);
