@@ -4,6 +4,7 @@
 //! the rest of the program sees all of them, `registry` alone knows which engines there are.
 
 mod adapted;
+mod budget;
 mod driver;
 mod fleet;
 mod found;
@@ -19,6 +20,7 @@ mod signs;
 mod start;
 mod twin;
 
+pub use budget::Budget;
 pub use driver::{Driver, DriverParts, Outputs};
 pub use fleet::{AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, ViewCut};
 pub use hash_watch::{HashStanding, HashWatch};
