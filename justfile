@@ -62,6 +62,10 @@ bench:
 bench-bus *arguments:
     cargo run --release --manifest-path benches/bus/Cargo.toml -- {{arguments}}
 
+# the reported experiment, simulated: tables of docs/experiments.md
+experiment *arguments:
+    cargo run --release --manifest-path benches/experiment/Cargo.toml -- {{arguments}}
+
 # the alert rules, by promtool (Debian has it in the package prometheus)
 alerts:
     promtool check rules deploy/prometheus/alerts.yml
@@ -75,6 +79,16 @@ advisories:
 soak *arguments:
     cargo build --release --bin kvbridge
     python3 tests/soak/rss.py {{arguments}}
+
+# kill -9 of every process at random under load, then a full disk and no files; ten minutes
+soak-kills *arguments:
+    cargo build --release --bin kvbridge
+    python3 tests/soak/kills.py {{arguments}}
+
+# a thousand replicas that are all learnt at once
+soak-fleet *arguments:
+    cargo build --release --bin kvbridge
+    python3 tests/soak/fleet.py {{arguments}}
 
 # a hundred replicas through a bridge, nats-server and an index: how old are its views?
 soak-bus *arguments:

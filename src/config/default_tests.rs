@@ -56,6 +56,7 @@ fn documented_defaults_are_the_real_ones() {
     }
     for (field, actual) in [
         ("index.writers", config.index.writer_count),
+        ("recovery.parallel", recovery.parallel),
         ("recovery.attempts", recovery.attempt_count_max),
         ("recovery.held_batches", recovery.held_batch_count_max),
         ("limits.orphans_max", limits.orphan_count_max),

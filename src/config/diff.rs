@@ -134,6 +134,7 @@ fn fixed_view(running: &ViewConfig, wanted: &ViewConfig) -> [(&'static str, bool
 fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 9] {
     let RecoveryConfig {
         replay_deadline,
+        parallel,
         attempt_count_max,
         held_batch_count_max,
         held_bytes_max,
@@ -145,6 +146,7 @@ fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'stat
     } = wanted;
     [
         ("recovery.replay_deadline", running.replay_deadline == *replay_deadline),
+        ("recovery.parallel", running.parallel == *parallel),
         ("recovery.attempts", running.attempt_count_max == *attempt_count_max),
         ("recovery.held_batches", running.held_batch_count_max == *held_batch_count_max),
         ("recovery.held_bytes", running.held_bytes_max == *held_bytes_max),

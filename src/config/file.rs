@@ -184,6 +184,8 @@ pub struct IndexFile {
 pub struct RecoveryFile {
     /// Time a replay may stay without progress.
     pub replay_deadline: Option<Span>,
+    /// Engines asked for history at once.
+    pub parallel: Option<u32>,
     /// Replays before a range counts as lost.
     pub attempts: Option<u32>,
     /// Live batches kept while a replay is open.

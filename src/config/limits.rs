@@ -23,6 +23,11 @@ pub const ORPHAN_COUNT_MAX: u32 = 65_536;
 /// Too large: the replica stays untrusted behind a dead replay port.
 pub const REPLAY_DEADLINE: Duration = Duration::from_secs(5);
 
+/// Engines asked for a replay or a snapshot at once, each by one of its ranks. Too small: a fleet
+/// that starts together is untrusted for long. Too large: all its journals arrive at once, on our
+/// cores and while every engine's publisher thread is busy with them.
+pub const RECOVERY_PARALLEL: u32 = 8;
+
 /// Replays asked before the range counts as lost. Too small: one restart of a proxy costs `exact`.
 /// Too large: minutes without trust for a range that will never come.
 pub const ATTEMPT_COUNT_MAX: u32 = 5;

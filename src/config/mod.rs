@@ -276,6 +276,8 @@ impl ViewConfig {
 pub struct RecoveryConfig {
     /// Time a replay may stay without progress.
     pub replay_deadline: Duration,
+    /// Engines that are asked for a replay or snapshot at once.
+    pub parallel: u32,
     /// Replays before a range counts as lost.
     pub attempt_count_max: u32,
     /// Live batches kept while a replay is open.

@@ -128,6 +128,7 @@ impl Check<'_> {
                 file.replay_deadline,
                 limits::REPLAY_DEADLINE,
             ),
+            parallel: self.count(&at("parallel"), file.parallel, limits::RECOVERY_PARALLEL),
             attempt_count_max: self.count(
                 &at("attempts"),
                 file.attempts,

@@ -108,10 +108,11 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let fleet = Arc::new(fleet);
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
     let bus = Arc::new(crate::bus::Embedded::new(fleet.events_sender()));
-    let (sources, drains, leases) = (Arc::default(), Arc::default(), Arc::default());
+    let (sources, budget) = (Arc::default(), Arc::default());
+    let (drains, leases) = (Arc::default(), Arc::default());
     let fleet_of = Arc::clone(&fleet);
     let pipeline =
-        Pipeline { fleet: fleet_of, index, writers, sources, bus, drains, leases, clock };
+        Pipeline { fleet: fleet_of, index, writers, sources, bus, drains, leases, budget, clock };
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {

@@ -4,6 +4,7 @@
 //! the rest of the program sees all of them, `registry` alone knows which engines there are.
 
 mod adapted;
+mod budget;
 mod changes;
 mod driver;
 mod fleet;
@@ -21,6 +22,7 @@ mod signs;
 mod start;
 mod twin;
 
+pub use budget::Budget;
 pub use changes::{Change, Changes};
 pub use driver::{Driver, DriverParts, Outputs};
 pub use fleet::{AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, ViewCut};

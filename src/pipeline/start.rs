@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     Driver, DriverParts, Fleet, FleetEvent, HashWatch, IndexWriters, Leases, Outputs,
     ReplicaHandle, ReplicaStatus, Signs, Tasks,
+    budget::{Budget, Budgeted},
     kept::{fold, kept, restore},
     registry::{self, Drains, OpenError},
 };
@@ -50,6 +51,8 @@ pub struct Pipeline {
     pub drains: Arc<Drains>,
     /// Those that bridges take turns at.
     pub leases: Arc<Leases>,
+    /// How many engines are asked for history at once.
+    pub budget: Arc<Budget>,
     /// Time.
     pub clock: Clock,
 }
@@ -106,7 +109,8 @@ pub async fn start(
         }
     };
     let (sources, drains, leases) = (Arc::default(), Arc::default(), Arc::default());
-    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, leases, clock };
+    let budget = Arc::new(Budget::new(config.recovery.parallel));
+    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, leases, budget, clock };
     let terms = Terms { config, state, floor: Epoch(0) };
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
@@ -178,16 +182,17 @@ impl Pipeline {
         let may_ask = self.may_ask(source);
         let opened = registry::open(source, config, (&self.drains, may_ask))
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
-        let fold = fold(source, opened.view);
+        let (fold, drain) = (fold(source, opened.view), opened.source.capabilities().drain);
         let mut kept = match state {
             _ if view.is_some() => view.unwrap_or_default(),
-            Some(state) => kept(state, source, opened.view, &fold).await,
+            Some(state) => kept(state, source, (opened.view, drain), &fold).await,
             None => Kept::default(),
         };
         kept.floor = kept.floor.max(floor);
         let mut settings = self.settings(&source.replica, &*opened.source, config);
         settings.epoch_floor = floor;
         let (recovery, view) = restore(&key, settings, kept);
+        let engine = Box::new(Budgeted::new(opened.source, &source.replica, &self.budget));
         self.bus.prepare(&source.replica, tasks)?;
         let at = recovery.cursor();
         let digests: Vec<_> = recovery.digests().collect();
@@ -196,7 +201,7 @@ impl Pipeline {
             replica: source.replica.clone(),
             engine: source.engine.clone(),
             signs: Arc::new(Signs::new(source.pool_blocks)),
-            source: self.with_twin(opened.source, &source.replica, log.as_ref(), tasks),
+            source: self.with_twin(engine, &source.replica, log.as_ref(), tasks),
             recovery,
             view: opened.view,
             kept: view,

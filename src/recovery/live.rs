@@ -117,7 +117,7 @@ impl Recovery {
             Arrival::NewEpoch(epoch) => return self.new_epoch(cx, epoch, Some(batch)),
             // Of two copies only one straight from the stream is known to be the newer.
             Arrival::DigestMismatch => {
-                return self.digest_mismatch(cx, seq, fresh.then_some(batch));
+                return self.digest_mismatch(cx, batch, fresh);
             }
             Arrival::Duplicate => return self.duplicate(cx, seq),
             Arrival::OverlapUnproven => return self.overlap_unproven(cx, batch),
@@ -127,6 +127,7 @@ impl Recovery {
             }
             Arrival::Rollback => {
                 cx.record(Fact::Rollback(seq));
+                self.spare_name(&batch);
                 return self.new_epoch(cx, None, Some(batch));
             }
             Arrival::New => (),
