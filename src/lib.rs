@@ -60,6 +60,7 @@ pub mod http;
 pub mod index;
 #[cfg(feature = "shell")]
 pub mod lookout;
+mod maps;
 #[cfg(feature = "shell")]
 pub mod memory;
 #[cfg(feature = "shell")]
