@@ -65,6 +65,7 @@ pub mod index;
 pub mod jobs;
 #[cfg(feature = "shell")]
 pub mod lookout;
+mod maps;
 #[cfg(feature = "shell")]
 pub mod memory;
 #[cfg(feature = "shell")]
