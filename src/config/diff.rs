@@ -131,7 +131,7 @@ fn fixed_view(running: &ViewConfig, wanted: &ViewConfig) -> [(&'static str, bool
     ]
 }
 
-fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 9] {
+fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 10] {
     let RecoveryConfig {
         replay_deadline,
         parallel,

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{Api, Grant, Problem, Shared, admission::replica, json};
 use crate::{
     alarms::HitCounts,
-    bus::{LogLife, Name},
+    bus::Name,
     jobs::Trigger,
     pipeline::{Change, HashStanding, ReplicaHandle, ReplicaStatus},
 };
