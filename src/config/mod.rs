@@ -24,6 +24,7 @@ mod layers;
 mod problem;
 mod reach;
 mod secret;
+mod shown;
 mod source_file;
 mod sources;
 mod validate;
@@ -61,6 +62,7 @@ pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
+pub use shown::shown;
 pub use source_file::SourceFile;
 
 pub use crate::adapters::Options;
