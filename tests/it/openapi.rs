@@ -110,7 +110,7 @@ fn its_examples_fit_its_schemas() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 5, "one for each body");
+    assert_eq!(seen, 7, "one for each body");
 }
 
 /// A running process beside the document that speaks of it.
@@ -166,6 +166,17 @@ impl Documented {
     fn fits(&self, schema: &Value, text: &str) {
         fits(&self.document, schema, &serde_json::from_str(text).unwrap());
     }
+}
+
+fn ask_jobs(it: &mut Documented, key: &str) {
+    let order = Some(json!({"replica": key, "timeout": "30s"}));
+    it.ask(("post", "/v1/resync"), "/v1/resync", order.clone());
+    it.ask(("post", "/v1/flush"), "/v1/flush", order);
+    it.ask(("post", "/v1/flush"), "/v1/flush", Some(json!({"model": "nobody's"})));
+    it.ask(("get", "/v1/jobs"), "/v1/jobs", None);
+    it.ask(("get", "/v1/jobs/2"), "/v1/jobs/{id}", None);
+    it.ask(("delete", "/v1/jobs/1"), "/v1/jobs/{id}", None);
+    it.ask(("delete", "/v1/jobs/7"), "/v1/jobs/{id}", None);
 }
 
 #[test]
@@ -225,6 +236,7 @@ fn what_a_process_answers_is_as_documented() {
     it.ask(("post", "/v1/config/reload"), "/v1/config/reload", None);
     let resync = format!("/v1/replicas/{key}/resync");
     it.ask(("post", &resync), "/v1/replicas/{key}/resync", None);
+    ask_jobs(&mut it, &key);
     for (name, data) in it.bridge.said() {
         let schema = match name.as_str() {
             "standing" => "Standing",
