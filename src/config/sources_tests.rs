@@ -211,6 +211,8 @@ fn a_snapshot_socket_that_an_engine_tells_is_asked_where_its_operator_calls_it_p
             snapshot: Some("tcp://*:7".to_owned()),
             topic: String::new(),
         }])),
+        block_size: None,
+        algorithm: None,
     };
     let address = Address { host: "10.0.0.7".to_owned(), port: 1, ip: None };
     let asked = |more: &str| {
