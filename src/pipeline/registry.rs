@@ -1,9 +1,11 @@
 //! The only place that names engines: which are built in, how their frames decode, and how one of
 //! their sources is opened.
 
+use std::sync::Arc;
+#[cfg(feature = "trtllm")]
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 #[cfg(feature = "sglang")]
@@ -15,7 +17,9 @@ use kvbridge_adapters_msgpack::Limits as DecodeLimits;
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 #[cfg(feature = "sglang")]
 use kvbridge_adapters_zmq::{ReadSnapshot, SnapshotPart};
-use kvbridge_schemas::{EngineKind, HashScheme, Projection};
+#[cfg(any(feature = "sglang", feature = "trtllm"))]
+use kvbridge_schemas::HashScheme;
+use kvbridge_schemas::{EngineKind, Projection};
 
 use super::{
     HashWatch, adapted,
@@ -25,10 +29,11 @@ pub use super::{
     open_error::OpenError,
     published::{Decoding, decode, decode_message},
 };
+#[cfg(feature = "trtllm")]
+use crate::{config::limits, web_client};
 use crate::{
-    config::{self, Config, Limits, SourceConfig, limits},
+    config::{self, Config, Limits, SourceConfig},
     view::ViewSettings,
-    web_client,
 };
 
 const ENGINES: &[&str] = &[
