@@ -4,13 +4,15 @@
 //! address shows no token. What it shows it asks of the API, with the token that is typed into it.
 
 use axum::{
+    Router,
     body::Body,
     extract::Path,
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
+    routing::get,
 };
 
-use super::Problem;
+use super::{Api, Problem};
 
 /// Nothing from elsewhere, nothing inline, no text turned into markup, no page around this one.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
@@ -36,11 +38,15 @@ const FILES: &[(&str, &str, &str)] = &[
     ("orders.js", "text/javascript", include_str!("page/orders.js")),
 ];
 
-pub(super) async fn index() -> Response {
+pub(super) fn routes() -> Router<Api> {
+    Router::new().route("/", get(index)).route("/page/{name}", get(file))
+}
+
+async fn index() -> Response {
     answer("text/html", INDEX)
 }
 
-pub(super) async fn file(Path(name): Path<String>) -> Response {
+async fn file(Path(name): Path<String>) -> Response {
     match FILES.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, text)) => answer(kind, text),
         None => Problem::not_found().into_response(),

@@ -32,7 +32,9 @@ fn routed() -> BTreeSet<(String, String)> {
     let mut routes = BTreeSet::new();
     for entry in fs::read_dir(root().join("src/http")).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() || path.to_str().unwrap().ends_with("tests.rs") {
+        // The page is for people.
+        let is_page = path.ends_with("page.rs");
+        if is_page || path.is_dir() || path.to_str().unwrap().ends_with("tests.rs") {
             continue;
         }
         let text = fs::read_to_string(path).unwrap();
@@ -200,6 +202,7 @@ fn what_a_process_answers_is_as_documented() {
     for path in ["/healthz", "/readyz", "/metrics", "/v1/replicas", "/v1/sources", "/v1/events"] {
         it.ask(("get", path), path, None);
     }
+    it.ask(("get", "/v1/replicas?changes=true"), "/v1/replicas", None);
     // More blocks than the pool that was claimed: an alarm, with all that it says.
     until("an alarm", || {
         it.ask(("get", "/v1/alarms"), "/v1/alarms", None).contains("view").then_some(())
