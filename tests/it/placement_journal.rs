@@ -4,13 +4,14 @@ use kvbridge::clock::Clock;
 use serde_json::json;
 
 use crate::{
-    placement_world::{Placement, exact_again},
+    placement_world::{More, Placement, exact_again},
     proxy::Link,
 };
 
 #[tokio::test]
 async fn placement_a_gap_older_than_the_journal_is_a_lower_bound_until_a_flush() {
-    let placement = Placement::start("journal", "--blocks 96 --buffer-steps 8", "").await;
+    let placement =
+        Placement::start("journal", "--blocks 96 --buffer-steps 8", More::default()).await;
     let before = placement.pair.is_true().await;
     placement.replay.set(Link::Stalled);
     placement.pair.fault(json!({"fault": "drop", "count": 4})).await;

@@ -7,21 +7,18 @@ use kvbridge::clock::Clock;
 use serde_json::json;
 
 use crate::{
-    placement_world::{Placement, exact_again},
+    placement_world::{More, Placement, exact_again},
     proxy::Link,
 };
 
-/// A publisher whose subscriber takes nothing drops what it has no room for.
+/// The bridge is slower than its engine: it drops from its own queue, says so and asks for it.
 #[tokio::test]
-async fn placement_back_pressure_is_a_gap_that_is_told_and_repaired() {
-    let placement = Placement::start("pressure", "--blocks 96", "").await;
+async fn placement_back_pressure_is_an_overflow_that_is_told_and_repaired() {
+    let more = More { limits: "source_queue = 1\n", ..More::default() };
+    let placement = Placement::start("pressure", "--blocks 96", more).await;
     placement.replay.set(Link::Stalled);
-    // The connection stands still until the publisher has no room left.
-    while placement.pair.fact("gap").await == 0 {
-        placement.live.set(Link::Stalled);
-        placement.pair.burst(4_000).await;
-        placement.live.set(Link::Open);
-        placement.pair.burst(1).await;
+    while placement.pair.fact("overflowed").await == 0 {
+        placement.pair.burst(200).await;
     }
     placement.falls_back("none", "gap_open").await;
     let clock = Clock::start();
@@ -33,7 +30,7 @@ async fn placement_back_pressure_is_a_gap_that_is_told_and_repaired() {
 /// Batches that the publisher dropped: the gap stays open as long as the journal cannot be asked.
 #[tokio::test]
 async fn placement_lost_batches_are_a_gap_until_the_journal_has_brought_them() {
-    let placement = Placement::start("lost", "--blocks 96", "").await;
+    let placement = Placement::start("lost", "--blocks 96", More::default()).await;
     let before = placement.pair.is_true().await;
     placement.replay.set(Link::Stalled);
     placement.pair.fault(json!({"fault": "drop", "count": 5})).await;
@@ -48,7 +45,7 @@ async fn placement_lost_batches_are_a_gap_until_the_journal_has_brought_them() {
 
 #[tokio::test]
 async fn placement_a_network_that_cuts_ends_trust_at_once() {
-    let placement = Placement::start("cut", "--blocks 96", "").await;
+    let placement = Placement::start("cut", "--blocks 96", More::default()).await;
     placement.live.set(Link::Cut);
     placement.replay.set(Link::Cut);
     placement.falls_back("none", "detached").await;
@@ -64,8 +61,9 @@ async fn placement_a_network_that_cuts_ends_trust_at_once() {
 /// Nothing is closed and nothing comes: what is believed ends with the lease.
 #[tokio::test]
 async fn placement_a_network_that_stalls_is_believed_no_longer_than_a_lease() {
-    let config = "idle_probe = \"200ms\"\nlease = \"1s\"\n";
-    let placement = Placement::start("stall", "--blocks 96", config).await;
+    let recovery = "idle_probe = \"200ms\"\naudit = \"200ms\"\nlease = \"1s\"\n";
+    let more = More { recovery, ..More::default() };
+    let placement = Placement::start("stall", "--blocks 96", more).await;
     placement.live.set(Link::Stalled);
     placement.replay.set(Link::Stalled);
     placement.falls_back("none", "unproven").await;
@@ -79,7 +77,7 @@ async fn placement_a_network_that_stalls_is_believed_no_longer_than_a_lease() {
 
 #[tokio::test]
 async fn placement_a_network_that_delays_loses_nothing() {
-    let placement = Placement::start("delay", "--blocks 96", "").await;
+    let placement = Placement::start("delay", "--blocks 96", More::default()).await;
     let late = Link::Delayed(Duration::from_millis(40));
     placement.live.set(late);
     placement.replay.set(late);

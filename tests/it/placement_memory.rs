@@ -3,13 +3,13 @@
 use kvbridge::clock::Clock;
 
 use crate::{
-    placement_world::{Placement, exact_again},
+    placement_world::{More, Placement, exact_again},
     proxy::Link,
 };
 
 #[tokio::test]
 async fn placement_a_consumer_without_memory_believes_nothing_until_it_has_learnt_all_anew() {
-    let mut placement = Placement::start("memory", "--blocks 96", "").await;
+    let mut placement = Placement::start("memory", "--blocks 96", More::default()).await;
     placement.pair.burst(100).await;
     placement.is_usable().await;
     let replay = &placement.replay;

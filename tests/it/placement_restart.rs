@@ -6,13 +6,13 @@ use serde_json::json;
 
 use crate::{
     fake_engine::peer::Pair,
-    placement_world::{Placement, exact_again, falls_back, is_usable},
+    placement_world::{More, Placement, exact_again, falls_back, is_usable},
     proxy::Link,
 };
 
 #[tokio::test]
 async fn placement_a_replica_that_restarts_is_a_new_life_without_ghosts() {
-    let placement = Placement::start("restart", "--blocks 96", "").await;
+    let placement = Placement::start("restart", "--blocks 96", More::default()).await;
     placement.pair.burst(60).await;
     let before = placement.pair.is_true().await;
     // The new process has said nothing yet: whatever is known is of the old one.
@@ -30,8 +30,7 @@ async fn placement_a_replica_that_restarts_is_a_new_life_without_ghosts() {
 /// The other rank's trust does not change for it.
 #[tokio::test]
 async fn placement_one_rank_of_two_restarts_and_the_other_is_believed_throughout() {
-    let two = |_: &str| vec!["--dp".to_owned(), "2".to_owned()];
-    let mut pair = Pair::begin("vllm", "--blocks 96 --dp 2", two);
+    let mut pair = Pair::by_server("vllm", "--blocks 96 --dp 2", "--vllm").await;
     let mut before = Vec::new();
     for rank in [0, 1] {
         pair.turn_to(rank);

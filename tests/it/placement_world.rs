@@ -18,8 +18,15 @@ use crate::{
 const LOOK: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// Quick reconnects, and a silent replay that is asked for again soon.
-const CONFIG: &str = "[limits]\nreconnect_min = \"5ms\"\nreconnect_max = \"50ms\"\n\
-                      [recovery]\nreplay_deadline = \"300ms\"\nattempts = 200\n";
+const LIMITS: &str = "[limits]\nreconnect_min = \"5ms\"\nreconnect_max = \"50ms\"\n";
+const RECOVERY: &str = "[recovery]\nreplay_deadline = \"1s\"\nattempts = 200\n";
+
+/// More lines of these two.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct More {
+    pub(crate) limits: &'static str,
+    pub(crate) recovery: &'static str,
+}
 
 pub(crate) struct Placement {
     pub(crate) pair: Pair,
@@ -29,28 +36,29 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// Both, attached and exact.
-    pub(crate) async fn start(name: &str, args: &str, config: &str) -> Placement {
-        let placement = Placement::begin((name, args, config), 0, Link::Open, false).await;
-        placement.pair.burst(20).await;
+    pub(crate) async fn start(name: &str, args: &str, more: More) -> Placement {
+        let placement = Placement::begin((name, args, more), 0, Link::Open, false).await;
+        // Few: a short journal must still have the first.
+        placement.pair.burst(3).await;
         placement.is_usable().await;
         placement
     }
 
     /// A bridge that comes when the engine has had so many requests, with replays behind that link.
     pub(crate) async fn late(name: &str, args: &str, bursts: u64, replay: Link) -> Placement {
-        Placement::begin((name, args, ""), bursts, replay, false).await
+        Placement::begin((name, args, More::default()), bursts, replay, false).await
     }
 
     /// As `start`, and the bridge keeps its view on disk.
     pub(crate) async fn keeping(name: &str, args: &str) -> Placement {
-        let placement = Placement::begin((name, args, ""), 0, Link::Open, true).await;
-        placement.pair.burst(20).await;
+        let placement = Placement::begin((name, args, More::default()), 0, Link::Open, true).await;
+        placement.pair.burst(3).await;
         placement.is_usable().await;
         placement
     }
 
     async fn begin(
-        (name, args, config): (&str, &str, &str),
+        (name, args, more): (&str, &str, More),
         bursts: u64,
         link: Link,
         keeps: bool,
@@ -66,7 +74,8 @@ impl Placement {
             assert!(client.post(control).body(burst).send().await.unwrap().status().is_success());
         }
         let file = scratch(&format!("placement-{name}.toml"));
-        std::fs::write(&file, format!("{CONFIG}{config}")).unwrap();
+        let text = format!("{LIMITS}{}{RECOVERY}{}", more.limits, more.recovery);
+        std::fs::write(&file, text).unwrap();
         let file = file.to_str().unwrap().to_owned();
         let state = keeps.then(|| crate::harness::folder(&format!("placement-{name}-state")));
         let pair =
@@ -91,23 +100,23 @@ async fn proxy(endpoint: &mut Value) -> Proxy {
     proxy
 }
 
-/// What a router is told now: the match, and where a request would go.
+/// What a router is told now: the match of the replica, and where a request would go.
 async fn asked(pair: &Pair) -> (Value, Value) {
     let (url, key) = pair.replica_url.split_once("/v1/replicas/").unwrap();
-    let rank: u32 = key.rsplit_once('.').unwrap().1.parse().unwrap();
     let prompt: Vec<u32> = (0..64).collect();
-    let candidates = json!([{"instance": "i:1", "rank": rank, "load": 3}]);
     let ask = async |path: &str, body: Value| -> Value {
         let request = pair.client.post(format!("{url}{path}")).body(body.to_string());
         serde_json::from_str(&request.send().await.unwrap().text().await.unwrap()).unwrap()
     };
-    let mut matched = ask("/v1/match", json!({"model": "fake", "token_ids": prompt})).await;
+    let matched = ask("/v1/match", json!({"model": "fake", "token_ids": prompt})).await;
+    let replicas = matched["replicas"].as_array().unwrap();
+    let mut of_rank = replicas.iter().find(|it| it["key"] == key).unwrap().clone();
+    let (instance, rank) = (&of_rank["replica"]["instance"], &of_rank["replica"]["rank"]);
+    let candidates = json!([{"instance": instance, "rank": rank, "load": 3}]);
     let body = json!({"model": "fake", "token_ids": prompt, "candidates": candidates});
     let route = ask("/v1/route", body).await;
-    let replicas = matched["replicas"].as_array().unwrap();
-    let of_rank = replicas.iter().find(|it| it["key"] == key).unwrap().clone();
-    matched["replicas"] = json!([of_rank]);
-    (matched, route)
+    of_rank["fallback"] = matched["fallback"].clone();
+    (of_rank, route)
 }
 
 /// Waits until both answers say that the replica may not be matched, and why; that it goes on
@@ -115,16 +124,16 @@ async fn asked(pair: &Pair) -> (Value, Value) {
 pub(crate) async fn falls_back(pair: &Pair, trust: &str, reason: &str) {
     let deadline = Instant::now() + LIMIT;
     loop {
-        let (matched, route) = asked(pair).await;
-        let (replica, candidate) = (&matched["replicas"][0], &route["candidates"][0]);
-        let told = (replica["reason"] == reason, candidate["reason"] == reason);
-        if told == (true, true) && replica["trust"] == trust {
+        let (replica, route) = asked(pair).await;
+        let candidate = &route["candidates"][0];
+        let told = replica["reason"] == reason && candidate["reason"] == reason;
+        if told && replica["trust"] == trust {
             assert_eq!((&replica["usable"], &candidate["usable"]), (&json!(false), &json!(false)));
             assert_eq!((&route["fallback"], &route["by"]), (&json!("load"), &json!("fallback")));
-            assert_eq!(route["choice"]["replica"]["instance"], "i:1", "never left out");
+            assert_eq!(route["choice"]["key"], replica["key"], "it is never left out");
             return;
         }
-        assert!(Instant::now() < deadline, "not {trust} ({reason}): {matched}, {route}");
+        assert!(Instant::now() < deadline, "not {trust} ({reason}): {replica}, {route}");
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -135,14 +144,14 @@ pub(crate) async fn is_usable(pair: &Pair) -> Status {
     let deadline = Instant::now() + LIMIT;
     loop {
         // The index follows the view.
-        let (matched, route) = asked(pair).await;
-        let replica = &matched["replicas"][0];
+        let (replica, route) = asked(pair).await;
         if replica["trust"] == "exact" {
-            assert_eq!((&replica["usable"], &route["fallback"]), (&json!(true), &Value::Null));
+            assert_eq!((&replica["usable"], &replica["fallback"]), (&json!(true), &Value::Null));
+            assert_eq!(route["fallback"], Value::Null);
             assert_eq!(route["candidates"][0]["usable"], true);
             return status;
         }
-        assert!(Instant::now() < deadline, "not usable: {matched}");
+        assert!(Instant::now() < deadline, "not usable: {replica}");
         tokio::time::sleep(LOOK).await;
     }
 }
