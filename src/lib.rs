@@ -5,6 +5,7 @@
 //! - [`index`]: PURE. All views together, answering prefix queries.
 //! - [`discovery`]: PURE. Which engines there are, from what names and servers tell.
 //! - [`doctor`]: PURE. What is wrong, from what was seen of an engine or a bridge.
+//! - [`jobs`]: PURE. Deliberate resyncs and flushes: whom to ask now, and what came of it.
 //! - [`route`]: PURE. Which replica a request should go to, from matches and load.
 //! - [`shared_log`]: PURE. What bridges must write, and readers believe, of a log they share.
 //! - [`slo`]: PURE. What routing was worth: predicted against observed, turns that were scattered.
@@ -20,6 +21,7 @@
 //! - `bridge`: all of it in another program; `adapters`: engines which that program brings.
 //! - `consumer`: an index in another program, maintained from a bus.
 //! - `http`: the API of routers and operators.
+//! - `foreman`: runs jobs.
 //! - `lookout`: asks engines where their events are.
 //! - `engine_metrics`: what engines say of themselves beside their events.
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
@@ -56,8 +58,11 @@ pub mod engine_metrics;
 #[cfg(feature = "shell")]
 pub mod fake_engine;
 #[cfg(feature = "shell")]
+pub mod foreman;
+#[cfg(feature = "shell")]
 pub mod http;
 pub mod index;
+pub mod jobs;
 #[cfg(feature = "shell")]
 pub mod lookout;
 #[cfg(feature = "shell")]

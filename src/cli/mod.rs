@@ -15,6 +15,7 @@ mod examples;
 mod exit;
 mod fake_engine;
 mod health;
+mod job;
 mod nats_args;
 mod play;
 mod play_args;
@@ -45,6 +46,7 @@ pub use doctor::{DoctorArgs, DoctorError};
 pub use exit::Exit;
 pub use fake_engine::FakeEngineArgs;
 pub use health::HealthArgs;
+pub use job::{FlushArgs, ResyncArgs};
 pub use nats_args::{AccessArgs, NatsArgs};
 pub use play::PlayArgs;
 pub use play_args::{PlaybackArgs, Seqs};
@@ -96,6 +98,10 @@ pub enum Command {
     Health(HealthArgs),
     /// Look at an engine or a running kvbridge and say what is wrong and what to change
     Doctor(Box<DoctorArgs>),
+    /// Bring replicas of a running kvbridge back to a proven state
+    Resync(ResyncArgs),
+    /// Have engines empty their caches, and wait until the views show it
+    Flush(FlushArgs),
     /// Check the configuration without opening anything
     CheckConfig(CheckArgs),
     /// Look at a NATS bus, set it up, print who needs which permissions
@@ -220,6 +226,8 @@ pub async fn execute(
         Command::FakeEngine(args) => Box::pin(args.execute(console)).await,
         Command::Health(args) => args.execute(console).await,
         Command::Doctor(args) => Box::pin(args.execute(console)).await,
+        Command::Resync(args) => Box::pin(args.execute(console)).await,
+        Command::Flush(args) => Box::pin(args.execute(console)).await,
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
         Command::Bus(args) => Box::pin(args.execute(environment, console)).await,

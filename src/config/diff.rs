@@ -131,7 +131,7 @@ fn fixed_view(running: &ViewConfig, wanted: &ViewConfig) -> [(&'static str, bool
     ]
 }
 
-fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 8] {
+fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 9] {
     let RecoveryConfig {
         replay_deadline,
         attempt_count_max,
@@ -141,6 +141,7 @@ fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'stat
         audit,
         lease,
         rank_missing,
+        on_unrecoverable,
     } = wanted;
     [
         ("recovery.replay_deadline", running.replay_deadline == *replay_deadline),
@@ -151,6 +152,7 @@ fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'stat
         ("recovery.audit", running.audit == *audit),
         ("recovery.lease", running.lease == *lease),
         ("recovery.rank_missing", running.rank_missing == *rank_missing),
+        ("recovery.on_unrecoverable", running.on_unrecoverable == *on_unrecoverable),
     ]
 }
 

@@ -53,6 +53,8 @@ pub struct EngineConfig {
     pub metrics: Option<String>,
     /// Where each process of the engine tells when it started.
     pub members: Vec<String>,
+    /// Where the engine is asked to empty its cache; absent = at its server.
+    pub flush: Option<String>,
     /// How the engine hashes its blocks, where that is told.
     pub hash_scheme: Option<String>,
     /// The seed of its first blocks.
@@ -216,6 +218,10 @@ impl EngineConfig {
             pool_blocks: self.pool_blocks,
             metrics: self.metrics.clone(),
             members: self.members.clone(),
+            flush: self.flush.clone().or_else(|| {
+                let path = registry::flush_path(&told.engine)?;
+                Some(format!("{}{path}", self.url(address)))
+            }),
             hash_scheme: self.hash_scheme.clone(),
             hash_seed: self.hash_seed.clone(),
         })

@@ -244,6 +244,21 @@ pub const ADDED_SOURCES_MAX: usize = 1024;
 /// file of all of them takes that much for each.
 pub const SOURCE_BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// How long an engine that is asked to empty its cache may take to answer. Too small: one in the
+/// middle of a long step counts as away. Too large: a job waits for a host that vanished.
+pub const FLUSH_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Engines that one job may ask at a time. Too small: a large fleet takes long. Too large: as many
+/// sockets at once, and a fleet without its caches.
+pub const JOB_PARALLEL_MAX: usize = 256;
+
+/// The longest that one replica of a job may take. Too small: an engine that is idle all night
+/// cannot be waited for. Too large: jobs that nobody knows of any more hold their places.
+pub const JOB_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Bytes of an order of a job; it names one model or replica.
+pub const JOB_BODY_BYTES_MAX: usize = 16 * 1024;
+
 /// Requests about sources that wait for the one under way. More are refused.
 pub const SOURCE_QUEUE_REQUESTS: usize = 16;
 

@@ -24,6 +24,7 @@ mod layers;
 mod problem;
 mod reach;
 mod secret;
+mod source_file;
 mod sources;
 mod validate;
 
@@ -50,7 +51,7 @@ pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use engines::{EngineConfig, FoundEngine, Told, Unusable};
-pub use file::{BusFile, DiscoverFile, File, SourceFile};
+pub use file::{BusFile, DiscoverFile, File};
 pub use flags::Flags;
 pub use heartbeat::HeartbeatConfig;
 pub use http::{HttpConfig, TlsConfig};
@@ -60,9 +61,10 @@ pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
+pub use source_file::SourceFile;
 
 pub use crate::adapters::Options;
-use crate::{adapters::Adapters, index::BackfillMode};
+use crate::{adapters::Adapters, index::BackfillMode, jobs::OnUnrecoverable};
 
 /// Everything the program needs to know, proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,6 +230,8 @@ pub struct SourceConfig {
     pub metrics: Option<String>,
     /// Where each process of the engine tells when it started.
     pub members: Vec<String>,
+    /// Where the engine is asked to empty its cache, if that is known.
+    pub flush: Option<String>,
 }
 
 /// An engine that one task asks for the events of all its ranks.
@@ -284,6 +288,8 @@ pub struct RecoveryConfig {
     pub lease: Duration,
     /// Time other ranks of an instance speak before one that never did is missing.
     pub rank_missing: Duration,
+    /// What to do about a replica that cannot become exact by itself.
+    pub on_unrecoverable: OnUnrecoverable,
 }
 
 /// Reads and proves a configuration, or says all that is wrong with it.

@@ -12,7 +12,7 @@ use super::{
     limits,
     sources::Named,
 };
-use crate::{adapters::Adapters, index::BackfillMode};
+use crate::{adapters::Adapters, index::BackfillMode, jobs::OnUnrecoverable};
 
 /// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
 pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
@@ -143,6 +143,7 @@ impl Check<'_> {
             audit: self.span(&at("audit"), file.audit, limits::AUDIT),
             lease: self.span(&at("lease"), file.lease, limits::LEASE),
             rank_missing: self.span(&at("rank_missing"), file.rank_missing, limits::RANK_MISSING),
+            on_unrecoverable: self.on_unrecoverable(file.on_unrecoverable.as_deref()),
         };
         if config.lease <= config.idle_probe.max(config.audit) {
             // Else every quiet minute would end trust before the probe that could have kept it.
@@ -152,6 +153,19 @@ impl Check<'_> {
             );
         }
         config
+    }
+
+    fn on_unrecoverable(&mut self, text: Option<&str>) -> OnUnrecoverable {
+        match text {
+            None | Some("none") => OnUnrecoverable::None,
+            Some("resync") => OnUnrecoverable::Resync,
+            Some("flush") => OnUnrecoverable::Flush,
+            Some(other) => {
+                let message = format!("expected none, resync or flush, got {other:?}");
+                self.note("recovery.on_unrecoverable", message);
+                OnUnrecoverable::None
+            }
+        }
     }
 
     fn limits(&mut self, file: &LimitsFile) -> Limits {

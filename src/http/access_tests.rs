@@ -55,6 +55,7 @@ async fn ask(authorization: Option<&str>, method: &str, path: &str) -> String {
         ("POST", "/v1/feedback") => {
             r#"{"model":"m","instance":"h:8000","input_tokens":2,"cached_tokens":1}"#
         }
+        ("POST", "/v1/resync" | "/v1/flush") => r#"{"all":true}"#,
         ("POST", "/v1/backfill") => r#"{"model":"m","instance":"h:8000","token_ids":[1,2]}"#,
         ("POST", _) => r#"{"model":"m","token_ids":[1,2]}"#,
         _ => "",
@@ -108,6 +109,11 @@ async fn every_token_at_every_endpoint() {
         ("POST", "/v1/feedback".to_owned()),
         ("POST", "/v1/backfill".to_owned()),
         ("POST", format!("/v1/replicas/{KEY}/resync")),
+        ("POST", "/v1/resync".to_owned()),
+        ("POST", "/v1/flush".to_owned()),
+        ("GET", "/v1/jobs".to_owned()),
+        ("GET", "/v1/jobs/1".to_owned()),
+        ("DELETE", "/v1/jobs/1".to_owned()),
         ("POST", "/v1/config/reload".to_owned()),
         ("GET", "/v1/sources".to_owned()),
         ("POST", "/v1/sources".to_owned()),

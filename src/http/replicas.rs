@@ -14,7 +14,8 @@ use serde::Serialize;
 use super::{Api, Grant, Problem, Shared, admission::replica, json};
 use crate::{
     bus::{LogLife, Name},
-    pipeline::{Command, HashStanding, ReplicaStatus},
+    jobs::Trigger,
+    pipeline::{HashStanding, ReplicaStatus},
 };
 
 /// A replica's three parts.
@@ -169,7 +170,7 @@ pub(super) async fn resync(
     Path(key): Path<String>,
 ) -> Result<Response, Problem> {
     let (key, handle) = replica(&api, &grant, &key)?;
-    handle.ask(Command::Resync)?;
+    api.foreman.resync(Trigger::Operator, &handle)?;
     let body = json(&Asked { key: key.as_str(), asked: "resync" });
     Ok((StatusCode::ACCEPTED, body).into_response())
 }

@@ -21,6 +21,7 @@ use super::*;
 use crate::{
     alarms::Watch,
     clock::Clock,
+    foreman::Foreman,
     index::{Index, Published},
     pipeline::{Command, Fleet, FleetEvent, IndexWriters, ReplicaHandle, ReplicaStatus, ViewCut},
     telemetry,
@@ -89,15 +90,16 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     };
     let ((status, status_rx), (commands_tx, commands)) = (watch::channel(status), mpsc::channel(1));
     let fleet = Fleet::new(2);
+    let (clock, stop) = (Clock::start(), CancellationToken::new());
     let replica = Arc::new(replica());
     let key = replica.key();
-    let stop = CancellationToken::new();
     let handle = ReplicaHandle {
         replica,
         status: status_rx,
         commands: commands_tx,
         signs: Arc::default(),
         engine: EngineKind::Vllm,
+        flush: None,
         is_bridged: false,
         life: None,
         stop: stop.child_token(),
@@ -105,10 +107,8 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     fleet.add(key, handle);
     let fleet = Arc::new(fleet);
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
-    let sources = Arc::default();
-    let clock = Clock::start();
     let bus = Arc::new(crate::bus::Embedded::new(fleet.events_sender()));
-    let (drains, leases) = (Arc::default(), Arc::default());
+    let (sources, drains, leases) = (Arc::default(), Arc::default(), Arc::default());
     let fleet_of = Arc::clone(&fleet);
     let pipeline =
         Pipeline { fleet: fleet_of, index, writers, sources, bus, drains, leases, clock };
@@ -124,6 +124,7 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
             body_deadline,
             access,
             alarms,
+            foreman: Foreman::new(Arc::clone(&fleet), clock),
             render,
             ready,
             backfill: BackfillMode::Auto,

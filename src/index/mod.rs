@@ -36,6 +36,7 @@ use kvbridge_schemas::{Cursor, Replica, ReplicaKey, TierTrust};
 pub use answer::{Answer, AsOf, ReplicaMatch, TierMatch};
 use query::PromptHashes;
 pub use query::{Prompt, Query, QueryError};
+pub use replica::REASON_BLOCK_SIZE;
 use replica::{Body, Entry};
 pub use speculation::{BackfillMode, Backfilled, SPECULATIVE_BLOCKS_MAX, SPECULATIVE_TTL_MS};
 use tree::Tree;

@@ -27,7 +27,7 @@ const REASON_FAULT: &str = "index_fault";
 /// The engine sends hashes without tokens.
 const REASON_NO_CONTENT: &str = "no_content";
 /// The prompt is told in a block size that this replica does not use.
-const REASON_BLOCK_SIZE: &str = "block_size";
+pub const REASON_BLOCK_SIZE: &str = "block_size";
 
 pub(super) struct Entry {
     pub(super) key: ReplicaKey,

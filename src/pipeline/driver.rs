@@ -22,6 +22,7 @@ use crate::{
     clock::Clock,
     config::ViewConfig,
     index::{Generation, Index, ReplicaSlot},
+    jobs::Performed,
     recovery::{Action, ClearReason, Input, Recovery, Tick, TrustReason},
     telemetry::{FactLog, ReplicaMetrics},
     view::{Delta, View, ViewSettings},
@@ -94,6 +95,7 @@ pub struct Driver {
     shadow: Option<Shadow>,
     kept_max: ViewConfig,
     signs: Arc<Signs>,
+    performed: Performed,
     commands: mpsc::Receiver<Command>,
     status: watch::Sender<ReplicaStatus>,
     outputs: Outputs,
@@ -145,6 +147,7 @@ impl Driver {
             view_settings: parts.view,
             kept_max: parts.kept_max,
             signs: parts.signs,
+            performed: Performed::default(),
             replica: parts.replica,
             key,
             engine: parts.engine,
@@ -223,6 +226,7 @@ impl Driver {
             self.metrics.received.increment(1);
             self.metrics.lossy(batch.loss);
             self.signs.received(self.outputs.clock.now(), batch.loss);
+            self.signs.dated(batch.ts, Clock::unix_ms());
         }
         Input::Source(event)
     }
@@ -284,6 +288,7 @@ impl Driver {
             Action::Record(fact) => {
                 self.proven(fact);
                 self.signs.noted(fact);
+                self.performed.note(self.cursor.epoch, fact);
                 self.facts.record(now, self.cursor.epoch, fact, &mut self.metrics);
             }
         }

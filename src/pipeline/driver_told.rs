@@ -58,6 +58,7 @@ impl Driver {
             blocks,
             device_copies: self.view.device_copies(),
             hashes: self.hashes.as_ref().and_then(HashWatch::standing),
+            performed: self.performed,
         };
         self.signs.set_replay_unusable(self.recovery.replay_unusable());
         let before = self.status.send_replace(status.clone());

@@ -16,6 +16,7 @@ use super::{HashStanding, Signs};
 use crate::{
     bus::LogLife,
     clock::Clock,
+    jobs::Performed,
     recovery::{Tick, TrustReason},
     view::View,
 };
@@ -39,6 +40,8 @@ pub struct ReplicaStatus {
     pub device_copies: u64,
     /// What came of computing the engine's hashes again.
     pub hashes: Option<HashStanding>,
+    /// What was done of what was asked deliberately.
+    pub performed: Performed,
 }
 
 impl ReplicaStatus {
@@ -53,6 +56,7 @@ impl ReplicaStatus {
             blocks: BTreeMap::new(),
             device_copies: 0,
             hashes: None,
+            performed: Performed::default(),
         }
     }
 }
@@ -126,6 +130,8 @@ pub struct ReplicaHandle {
     pub signs: Arc<Signs>,
     /// Whose events are folded.
     pub engine: EngineKind,
+    /// Where its engine is asked to empty its cache, if that is known.
+    pub flush: Option<String>,
     /// This process publishes it.
     pub is_bridged: bool,
     /// Its life on a bus that names lives.

@@ -53,6 +53,7 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             projection: Projection::Last8,
             decode: vllm,
             snapshots: None,
+            flush: "/reset_prefix_cache",
             read_metrics: kvbridge_adapters_vllm::read_metrics,
             knobs: &kvbridge_adapters_vllm::KNOBS,
         }),
@@ -65,6 +66,7 @@ fn built(engine: &EngineKind) -> Option<Engine> {
                 support: kvbridge_adapters_sglang::snapshot_support,
                 reader: || Box::new(SglangSnapshot::default()),
             }),
+            flush: "/flush_cache",
             // Its metrics tell neither a start nor a pool in blocks.
             read_metrics: |_, _| EngineMetrics::default(),
             knobs: &kvbridge_adapters_sglang::KNOBS,
@@ -356,6 +358,11 @@ pub(super) fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
 /// Whether an engine can be asked for all it holds.
 pub fn has_snapshots(engine: &EngineKind) -> bool {
     built(engine).is_some_and(|built| built.snapshots.is_some())
+}
+
+/// Where at its server an engine is asked to empty its cache; none has no such place.
+pub fn flush_path(engine: &EngineKind) -> Option<&'static str> {
+    built(engine).map(|built| built.flush)
 }
 
 /// What the text of an engine's metrics says of one rank.

@@ -30,6 +30,13 @@ pub struct Signs {
     told_tokens: [AtomicU64; 2],
     /// Of these, input, cached and predicted tokens of requests with a prediction.
     routed_tokens: [AtomicU64; 3],
+    /// Requests that routers reported.
+    told_requests: AtomicU64,
+    /// Rollbacks, truncated replays, permanent holes.
+    facts: [AtomicU64; 3],
+    /// Least distance between the time of a batch and ours since the last look, plus one; 0 = no
+    /// batch came.
+    skew: AtomicU64,
     log_resets: AtomicU64,
     retention_passed: AtomicU64,
     /// Behind the seq at which the log was last found short of what was vouched for; 0 = never.
@@ -76,6 +83,7 @@ impl Signs {
     /// A router reported a request.
     pub(crate) fn served(&self, prediction: Prediction, served: Served) {
         let Served { input_tokens, cached_tokens, predicted_tokens, .. } = served;
+        self.told_requests.fetch_add(1, Ordering::Relaxed);
         for (sum, tokens) in self.told_tokens.iter().zip([input_tokens, cached_tokens]) {
             sum.fetch_add(tokens, Ordering::Relaxed);
         }
@@ -105,6 +113,31 @@ impl Signs {
     /// Requests that the engine has ended, where its metrics are read; else 0.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Requests that routers reported.
+    pub fn told_request_count(&self) -> u64 {
+        self.told_requests.load(Ordering::Relaxed)
+    }
+
+    /// A live batch is dated so by its engine, unix µs; 0 = not at all.
+    pub(crate) fn dated(&self, ts: u64, unix_ms: u64) {
+        let skew = unix_ms.abs_diff(ts / 1_000).saturating_add(1);
+        let known = self.skew.load(Ordering::Relaxed);
+        if ts > 0 && (known == 0 || skew < known) {
+            self.skew.store(skew, Ordering::Relaxed);
+        }
+    }
+
+    /// The least distance since this was last asked; absent = no batch came.
+    pub(crate) fn take_skew(&self) -> Option<u64> {
+        self.skew.swap(0, Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// How often the engine's numbers went back or came again for other batches, its journal did
+    /// not reach back, and batches were lost for good.
+    pub fn fact_counts(&self) -> [u64; 3] {
+        self.facts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     /// A live batch came.
@@ -161,7 +194,14 @@ impl Signs {
 
     /// What recovery said, as far as an alarm follows from it.
     pub(crate) fn noted(&self, fact: Fact) {
+        let [rollbacks, truncations, holes] = &self.facts;
+        let count = |of: &AtomicU64| {
+            of.fetch_add(1, Ordering::Relaxed);
+        };
         match fact {
+            Fact::Rollback(_) | Fact::DigestMismatch(_) => count(rollbacks),
+            Fact::Truncated(_) => count(truncations),
+            Fact::PermanentHole(_) => count(holes),
             Fact::TailBehind(seq) => self.tail_is_behind(seq),
             // An engine loses its last batch as well, and a probe repairs that.
             Fact::TailLoss(_) if self.behind.swap(0, Ordering::Relaxed) > 0 => {

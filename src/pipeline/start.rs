@@ -132,6 +132,7 @@ struct Begun {
     fold: String,
     log: Option<LogWriter>,
     hashes: Option<HashWatch>,
+    flush: Option<String>,
 }
 
 /// What a replica is opened under.
@@ -202,6 +203,7 @@ impl Pipeline {
             fold,
             log,
             hashes: registry::hash_watch(source),
+            flush: source.flush.clone(),
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
@@ -258,6 +260,7 @@ impl Pipeline {
             commands: commands_tx,
             signs,
             engine: begun.engine,
+            flush: begun.flush,
             is_bridged,
             life,
             stop,

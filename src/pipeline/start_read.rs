@@ -61,6 +61,7 @@ impl Pipeline {
             log: None,
             // Its bridge does.
             hashes: None,
+            flush: None,
         };
         let handle = self.begin(begun, config, tasks);
         self.fleet.add(replica.key(), handle);

@@ -325,7 +325,7 @@ impl Recovery {
         } else if let Some(scope) = flushed_scope(batch) {
             // What was lost in the same batch may have come after the clear.
             if batch.loss == Loss::Nothing {
-                cx.record(Fact::Flushed);
+                cx.record(Fact::Flushed(batch.seq));
                 self.proven(cx);
                 self.audit_from = batch.seq;
                 self.cap = Cap::default();

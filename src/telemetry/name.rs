@@ -14,6 +14,8 @@ pub const GAPS: &str = "kvbridge_gaps_total";
 pub const MISSING_BATCHES: &str = "kvbridge_missing_batches_total";
 /// Returns to a settled state.
 pub const RESYNCS: &str = "kvbridge_resyncs_total";
+/// Replicas that were asked to come back, by a resync or a flush.
+pub const DELIBERATE_RESYNCS: &str = "kvbridge_deliberate_resyncs_total";
 /// How long trust was withdrawn before one.
 pub const RESYNC_DURATION: &str = "kvbridge_resync_duration_seconds";
 /// New lives of a replica's cache.

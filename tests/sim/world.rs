@@ -351,7 +351,7 @@ impl World {
             Action::Record(Fact::Undecodable(_)) => {
                 !self.engine.profile.unproven && self.view.snapshot().is_empty()
             }
-            Action::Record(fact) => matches!(fact, Fact::Replayed | Fact::Flushed),
+            Action::Record(fact) => matches!(fact, Fact::Replayed | Fact::Flushed(_)),
             _ => false,
         }
     }
