@@ -13,9 +13,10 @@ use serde::Serialize;
 
 use super::{Api, Grant, Problem, Shared, admission::replica, json};
 use crate::{
-    bus::{LogLife, Name},
+    bus::Name,
+    doctor::DrainSight,
     jobs::Trigger,
-    pipeline::{HashStanding, ReplicaStatus},
+    pipeline::{HashStanding, ReplicaHandle, ReplicaStatus},
 };
 
 /// A replica's three parts.
@@ -46,12 +47,36 @@ pub struct ReplicaJson<'a> {
     /// What came of computing the engine's hashes again, once some were.
     #[serde(skip_serializing_if = "Option::is_none")]
     hashes: Option<HashesJson>,
+    /// In the same answers as alarms: how its events are taken, while the view is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drain: Option<DrainJson>,
     /// Only where they were asked for: a standing on the stream of events has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     alarms: Option<Vec<&'static str>>,
     /// In the same answers, where the bus names lives.
     #[serde(skip_serializing_if = "Option::is_none")]
     life: Option<LifeJson>,
+}
+
+/// What was seen of taking an engine's events since its traffic began.
+#[derive(Serialize)]
+struct DrainJson {
+    requests: u64,
+    empty: u64,
+    at_once: u64,
+    absent: u64,
+    open_ms: u64,
+    events: u64,
+    too_long: u64,
+    competing: bool,
+}
+
+impl DrainJson {
+    fn of(sight: DrainSight) -> DrainJson {
+        let DrainSight { requests, empty, at_once, absent, open_ms, events, too_long, .. } = sight;
+        let competing = sight.is_competing;
+        DrainJson { requests, empty, at_once, absent, open_ms, events, too_long, competing }
+    }
 }
 
 /// A sample of announced blocks, hashed again.
@@ -109,14 +134,16 @@ impl<'a> ReplicaJson<'a> {
             next_seq: status.cursor.next_seq.0,
             blocks: status.blocks.iter().map(|(tier, count)| (tier.as_str(), *count)).collect(),
             hashes: status.hashes.map(HashesJson::of),
+            drain: None,
             alarms: None,
             life: None,
         }
     }
 
-    fn in_full(mut self, api: &Shared, key: &ReplicaKey, life: Option<&LogLife>) -> Self {
+    fn in_full(mut self, api: &Shared, key: &ReplicaKey, handle: &ReplicaHandle) -> Self {
         self.alarms = Some(api.alarms.of(key).iter().map(|it| it.alarm.as_str()).collect());
-        self.life = life.map(|life| LifeJson::of(&life.name()));
+        self.life = handle.life.as_ref().map(|life| LifeJson::of(&life.name()));
+        self.drain = handle.signs.drain_sight().map(DrainJson::of);
         self
     }
 }
@@ -141,7 +168,7 @@ pub(super) async fn all(
         })
         .collect();
     let replicas = statuses.iter().map(|(key, handle, status)| {
-        ReplicaJson::of(key, &handle.replica, status).in_full(&api, key, handle.life.as_deref())
+        ReplicaJson::of(key, &handle.replica, status).in_full(&api, key, handle)
     });
     json(&ReplicasJson { replicas: replicas.collect() })
 }
@@ -154,7 +181,7 @@ pub(super) async fn one(
     let (key, handle) = replica(&api, &grant, &key)?;
     let status = handle.status.borrow().clone();
     let shown = ReplicaJson::of(&key, &handle.replica, &status);
-    Ok(json(&shown.in_full(&api, &key, handle.life.as_deref())))
+    Ok(json(&shown.in_full(&api, &key, &handle)))
 }
 
 #[derive(Serialize)]
