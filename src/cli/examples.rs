@@ -65,18 +65,6 @@ Examples:
   kvbridge health --url https://bridge:8090/readyz --ca ca.pem
   kvbridge health --url http://127.0.0.1:8000/health      a fake engine";
 
-pub(super) const DOCTOR: &str = "\
-It looks step by step and changes nothing; --probe sends tiny completions, --drain takes events that another reader would get.
-docs/doctor.md has every finding. Exit codes: 0 all well (or notes), 1 warnings, 2 errors or bad arguments
-
-Examples:
-  kvbridge doctor http://10.0.0.7:8000           an engine that tells where its events are (vllm 0.31, sglang 0.5.22, trtllm)
-  kvbridge doctor http://10.0.0.7:8000 --probe   the same without traffic
-  kvbridge doctor tcp://10.0.0.7:5557 --engine vllm --replay tcp://10.0.0.7:5657
-  kvbridge doctor http://10.0.0.7:8000 --engine trtllm --drain --probe      only where nobody else reads it
-  kvbridge doctor --kvbridge http://127.0.0.1:8090 --router-endpoints endpoints.txt
-  kvbridge doctor http://10.0.0.7:8000 --json | jq '.findings[] | select(.severity == \"error\")'";
-
 pub(super) const RESYNC: &str = "\
 Trust of a replica is withdrawn from when it is asked until its view is proven again; nothing is asked of its cache.
 Ctrl-C cancels what has not begun.
@@ -96,6 +84,18 @@ Exit codes: 0 all reached it, 1 no answer or a refusal, 2 bad input, 3 some did 
 Examples:
   kvbridge flush --replica llama.10=2E0=2E0=2E7=3A8000.0
   kvbridge flush --model llama --max-parallel 1 --timeout 10m";
+
+pub(super) const DOCTOR: &str = "\
+It looks step by step and changes nothing; --probe sends tiny completions, --drain takes events that another reader would get.
+docs/doctor.md has every finding. Exit codes: 0 all well (or notes), 1 warnings, 2 errors or bad arguments
+
+Examples:
+  kvbridge doctor http://10.0.0.7:8000           an engine that tells where its events are (vllm 0.31, sglang 0.5.22, trtllm)
+  kvbridge doctor http://10.0.0.7:8000 --probe   the same without traffic
+  kvbridge doctor tcp://10.0.0.7:5557 --engine vllm --replay tcp://10.0.0.7:5657
+  kvbridge doctor http://10.0.0.7:8000 --engine trtllm --drain --probe      only where nobody else reads it
+  kvbridge doctor --kvbridge http://127.0.0.1:8090 --router-endpoints endpoints.txt
+  kvbridge doctor http://10.0.0.7:8000 --json | jq '.findings[] | select(.severity == \"error\")'";
 
 pub(super) const PLAY: &str = "\
 Examples:

@@ -96,12 +96,12 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Ask a running kvbridge whether it is ready
     Health(HealthArgs),
-    /// Look at an engine or a running kvbridge and say what is wrong and what to change
-    Doctor(Box<DoctorArgs>),
     /// Bring replicas of a running kvbridge back to a proven state
     Resync(ResyncArgs),
     /// Have engines empty their caches, and wait until the views show it
     Flush(FlushArgs),
+    /// Look at an engine or a running kvbridge and say what is wrong and what to change
+    Doctor(Box<DoctorArgs>),
     /// Check the configuration without opening anything
     CheckConfig(CheckArgs),
     /// Look at a NATS bus, set it up, print who needs which permissions
@@ -225,9 +225,9 @@ pub async fn execute(
         Command::Play(args) => Box::pin(args.execute(console)).await,
         Command::FakeEngine(args) => Box::pin(args.execute(console)).await,
         Command::Health(args) => args.execute(console).await,
-        Command::Doctor(args) => Box::pin(args.execute(console)).await,
         Command::Resync(args) => Box::pin(args.execute(console)).await,
         Command::Flush(args) => Box::pin(args.execute(console)).await,
+        Command::Doctor(args) => Box::pin(args.execute(console)).await,
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
         Command::Bus(args) => Box::pin(args.execute(environment, console)).await,
