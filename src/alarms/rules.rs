@@ -1,7 +1,7 @@
 //! PURE. Whether the condition of an alarm holds, from what was seen of one replica.
 
 use super::{Alarm, signal::SignalSight};
-use crate::recovery::TrustReason;
+use crate::{doctor::drain_cause, recovery::TrustReason};
 
 /// Seconds in which requests are counted.
 pub const TRAFFIC_WINDOW_SECONDS: usize = 30;
@@ -168,7 +168,9 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
             // Of these an empty view follows, and each has an alarm of its own.
             let is_explained = because(TrustReason::OverLimit) || because(TrustReason::Detached);
             let is_served = signal.own_request_count >= TRAFFIC_MIN;
-            is_served && !is_explained && signal.empty_ms.is_some_and(|ms| ms >= EMPTY_MS)
+            let lasts = !is_explained && signal.empty_ms.is_some_and(|ms| ms >= EMPTY_MS);
+            // A cause that is known needs no patience.
+            is_served && (lasts || signal.drain.as_ref().and_then(drain_cause).is_some())
         }
         Alarm::ZeroMatchesOnRepeatedPrefixes => {
             signal.repeated >= TRAFFIC_MIN && signal.matched == 0 && signal.empty_ms.is_none()
@@ -223,6 +225,7 @@ impl Sight {
             skew_ms: Some(SKEW_MS - 1),
             unknown: 0,
             named: 0,
+            drain: None,
         },
     };
 }

@@ -8,7 +8,10 @@ use super::{
     asks::{Counts, OfReplica},
     growth::{News, Window},
 };
-use crate::recovery::Tick;
+use crate::{
+    doctor::{DrainCounts, DrainSight, DrainWatch},
+    recovery::Tick,
+};
 
 /// Looks with batches that a skew must have lasted: fewer could be one batch that was late.
 const SKEW_LOOKS_MIN: usize = 5;
@@ -30,6 +33,8 @@ pub(super) struct SignalCounts {
     pub(super) facts: [u64; 3],
     /// Least distance between the time of a batch and ours since the last look, if one came.
     pub(super) skew_ms: Option<u64>,
+    /// Of taking its events, where they are taken.
+    pub(super) drain: Option<DrainCounts>,
 }
 
 /// What the rules are asked of.
@@ -57,6 +62,8 @@ pub struct SignalSight {
     pub unknown: u64,
     /// Times in the window that they named this one.
     pub named: u64,
+    /// How its events are taken, where they are and the view holds nothing.
+    pub drain: Option<DrainSight>,
 }
 
 /// One replica's signal, over time.
@@ -73,6 +80,9 @@ pub(super) struct Signal {
     told: Window,
     facts: [News; 3],
     skews: VecDeque<Option<u64>>,
+    drain: DrainWatch,
+    /// Requests in the window at the look before.
+    requested: u64,
 }
 
 impl Signal {
@@ -83,10 +93,12 @@ impl Signal {
         let asked = self.asked.added(of_model.asked);
         let (served, told) = (self.served.added(counts.served), self.told.added(counts.told));
         let is_told = counts.served > 0 || counts.told > 0;
+        let own_request_count = if is_told { served.max(told) } else { asked };
+        let drain = counts.drain.map(|drain| self.drained(now, drain, own_request_count));
         let [rollbacks, truncations, holes] = &mut self.facts;
         let sight = SignalSight {
             empty_ms: self.empty_at.map(|at| now.0.saturating_sub(at.0)),
-            own_request_count: if is_told { served.max(told) } else { asked },
+            own_request_count,
             repeated: self.repeated.added(of_model.repeated),
             matched: self.matched.added(of_model.matched),
             other_size: self.other_size.added(of_replica.other_size),
@@ -96,8 +108,18 @@ impl Signal {
             skew_ms: self.skew(counts.skew_ms),
             unknown: self.unknown.added(of_model.unknown),
             named: self.named.added(of_replica.named),
+            drain: drain.filter(|_| self.empty_at.is_some()),
         };
         (sight, asked.max(served).max(told))
+    }
+
+    fn drained(&mut self, now: Tick, counts: DrainCounts, requests: u64) -> DrainSight {
+        self.drain.look(now, counts);
+        if self.requested == 0 && requests > 0 {
+            self.drain.begin();
+        }
+        self.requested = requests;
+        self.drain.sight(requests)
     }
 
     fn skew(&mut self, latest: Option<u64>) -> Option<u64> {

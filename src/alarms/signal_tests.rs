@@ -12,6 +12,7 @@ use super::{
     signal::{Signal, SignalCounts, SignalSight},
 };
 use crate::{
+    doctor::DrainCounts,
     index::{Answer, AsOf, Prompt, Query, QueryError, ReplicaMatch},
     recovery::Tick,
 };
@@ -77,6 +78,26 @@ fn each_rule_of_the_signal_holds_at_its_bound_and_not_before() {
         assert_eq!(of(news(NEWS_MS - 1)), [name]);
         assert!(of(news(NEWS_MS)).is_empty(), "{name} is no news any more");
     }
+}
+
+#[test]
+fn an_empty_view_of_a_drained_engine_rings_at_once_where_it_shows_why() {
+    let (mut signal, mut counts) = (Signal::default(), SignalCounts::default());
+    let rings = |signal: &mut Signal, second: u64, counts: &SignalCounts| {
+        let (sight, _) = signal.look(Tick(second * 1_000), counts);
+        of(sight) == ["view_empty_under_traffic"]
+    };
+    // Before there is traffic empty answers show nothing.
+    let quiet = DrainCounts { asked: 9, answered: 9, empty: 9, at_once: 8, ..Default::default() };
+    counts.drain = Some(quiet);
+    assert!(!rings(&mut signal, 0, &counts));
+    counts.told = TRAFFIC_MIN;
+    assert!(!rings(&mut signal, 1, &counts));
+    counts.drain = Some(DrainCounts { empty: 11, ..quiet });
+    assert!(rings(&mut signal, 2, &counts));
+    counts.blocks = 1;
+    let (sight, _) = signal.look(Tick(3_000), &counts);
+    assert_eq!(sight.drain, None, "a view that holds something needs no excuse");
 }
 
 #[test]

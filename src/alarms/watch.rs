@@ -262,8 +262,10 @@ impl Watched {
                 told: handle.signs.told_request_count(),
                 facts: handle.signs.fact_counts(),
                 skew_ms: handle.signs.take_skew(),
+                drain: handle.signs.drain_counts(),
             },
         );
+        handle.signs.set_drain_sight(signal.drain);
         Sight {
             signal,
             is_settled: status.trust.device > Trust::None,
@@ -303,7 +305,8 @@ impl Watched {
             warn!(
                 replica = %key, alarm = about.name, severity = about.severity.as_str(),
                 meaning = about.meaning, first_look = about.first_look,
-                event = event.map(HitEvent::as_str), "alarm raised"
+                event = event.map(HitEvent::as_str), cause = self.signs.cause_of(alarm),
+                "alarm raised"
             );
         } else {
             info!(replica = %key, alarm = about.name, "alarm cleared");

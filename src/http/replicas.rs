@@ -15,6 +15,7 @@ use super::{Api, Grant, Problem, Shared, admission::replica, json};
 use crate::{
     alarms::HitCounts,
     bus::Name,
+    doctor::DrainSight,
     jobs::Trigger,
     pipeline::{Change, HashStanding, ReplicaHandle, ReplicaStatus},
 };
@@ -50,6 +51,9 @@ pub struct ReplicaJson<'a> {
     /// What came of computing the engine's hashes again, once some were.
     #[serde(skip_serializing_if = "Option::is_none")]
     hashes: Option<HashesJson>,
+    /// In the same answers as alarms: how its events are taken, while the view is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drain: Option<DrainJson>,
     /// Only where they were asked for: a standing on the stream of events has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     alarms: Option<Vec<&'static str>>,
@@ -101,6 +105,27 @@ impl ChangeJson {
     fn of(change: Change) -> ChangeJson {
         let Change { at_ms, trust, reason, epoch } = change;
         ChangeJson { at: at_ms, trust: trust.as_str(), reason, epoch: epoch.0 }
+    }
+}
+
+/// What was seen of taking an engine's events since its traffic began.
+#[derive(Serialize)]
+struct DrainJson {
+    requests: u64,
+    empty: u64,
+    at_once: u64,
+    absent: u64,
+    open_ms: u64,
+    events: u64,
+    too_long: u64,
+    competing: bool,
+}
+
+impl DrainJson {
+    fn of(sight: DrainSight) -> DrainJson {
+        let DrainSight { requests, empty, at_once, absent, open_ms, events, too_long, .. } = sight;
+        let competing = sight.is_competing;
+        DrainJson { requests, empty, at_once, absent, open_ms, events, too_long, competing }
     }
 }
 
@@ -159,6 +184,7 @@ impl<'a> ReplicaJson<'a> {
             next_seq: status.cursor.next_seq.0,
             blocks: status.blocks.iter().map(|(tier, count)| (tier.as_str(), *count)).collect(),
             hashes: status.hashes.map(HashesJson::of),
+            drain: None,
             alarms: None,
             life: None,
             engine: None,
@@ -172,6 +198,7 @@ impl<'a> ReplicaJson<'a> {
         let now = api.pipeline.clock.now();
         self.alarms = Some(api.alarms.of(key).iter().map(|it| it.alarm.as_str()).collect());
         self.life = handle.life.as_deref().map(|life| LifeJson::of(&life.name()));
+        self.drain = handle.signs.drain_sight().map(DrainJson::of);
         self.engine = Some(handle.engine.as_str());
         self.age_ms = Some(now.0.saturating_sub(status.moved_at.0));
         self.hits = HitsJson::of(handle.signs.hit_counts());

@@ -1,13 +1,17 @@
 //! What is noted of a replica for those who look now and then: counts, never a decision.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{
+    Arc, Mutex, OnceLock, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
-use kvbridge_adapters_api::Loss;
+use kvbridge_adapters_api::{Counters, Loss};
 use kvbridge_schemas::Seq;
 
 use super::Changes;
 use crate::{
-    alarms::HitCounts,
+    alarms::{Alarm, HitCounts},
+    doctor::{DrainCounts, DrainSight, drain_cause},
     recovery::{Fact, Tick},
     slo::{Prediction, Served},
 };
@@ -48,6 +52,10 @@ pub struct Signs {
     snapshot_failures: AtomicU64,
     /// Of them, those without a success in between.
     snapshot_failures_in_a_row: AtomicU64,
+    /// What is counted of taking its events, where they are taken.
+    drain: OnceLock<Arc<Counters>>,
+    /// What that looked like last, while the view was empty.
+    drain_sight: Mutex<Option<DrainSight>>,
 }
 
 impl Signs {
@@ -56,6 +64,33 @@ impl Signs {
         let pool_is_configured = pool_blocks.is_some();
         let pool_blocks = AtomicU64::new(pool_blocks.unwrap_or(0));
         Signs { pool_blocks, pool_is_configured, ..Signs::default() }
+    }
+
+    /// Its events are taken, and this is counted of it.
+    pub(crate) fn is_drained(&self, counters: Arc<Counters>) {
+        // A replica has one source; a second would be a new one with its own signs.
+        drop(self.drain.set(counters));
+    }
+
+    /// What was counted of taking its events, where they are taken.
+    pub fn drain_counts(&self) -> Option<DrainCounts> {
+        self.drain.get().map(|counters| DrainCounts::of(counters))
+    }
+
+    /// What an empty view may follow from.
+    pub(crate) fn set_drain_sight(&self, sight: Option<DrainSight>) {
+        *self.drain_sight.lock().unwrap_or_else(PoisonError::into_inner) = sight;
+    }
+
+    /// See [`Signs::set_drain_sight`].
+    pub fn drain_sight(&self) -> Option<DrainSight> {
+        *self.drain_sight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What an alarm follows from, by the id of its finding, where that can be told.
+    pub fn cause_of(&self, alarm: Alarm) -> Option<&'static str> {
+        let sight = self.drain_sight().filter(|_| alarm == Alarm::ViewEmptyUnderTraffic)?;
+        drain_cause(&sight).map(|cause| cause.about().id)
     }
 
     /// What the engine says, in its metrics or its events; absent = as before.

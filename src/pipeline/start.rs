@@ -212,6 +212,9 @@ impl Pipeline {
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
+        if source.polled.is_some() {
+            signs.is_drained(Arc::clone(&opened.counters));
+        }
         let poll = Poll::new(source, signs, commands);
         let poll = poll.map_err(|error| StartError::Client { key: key.clone(), source: error })?;
         if let Some(poll) = poll {
