@@ -58,6 +58,11 @@ bench:
 bench-bus *arguments:
     cargo run --release --manifest-path benches/bus/Cargo.toml -- {{arguments}}
 
+# our index beside those of other routers, and bytes per block; a Mooncake trace with --mooncake FILE
+bench-peers *arguments:
+    cargo run --release --manifest-path benches/peers/Cargo.toml -- {{arguments}}
+    cargo run --release --manifest-path benches/peers/Cargo.toml --bin memory
+
 # the alert rules, by promtool (Debian has it in the package prometheus)
 alerts:
     promtool check rules deploy/prometheus/alerts.yml
