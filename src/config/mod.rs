@@ -24,6 +24,7 @@ mod layers;
 mod problem;
 mod reach;
 mod secret;
+mod shown;
 mod sources;
 mod validate;
 
@@ -60,6 +61,7 @@ pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
+pub use shown::shown;
 
 pub use crate::adapters::Options;
 use crate::{adapters::Adapters, index::BackfillMode};
