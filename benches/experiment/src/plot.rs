@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::report::{Row, Spread};
 
-const LEFT: f64 = 190.0;
+const LEFT: f64 = 260.0;
 const WIDTH: f64 = 260.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 62.0;
