@@ -6,6 +6,7 @@
 //! - [`discovery`]: PURE. Which engines there are, from what names and servers tell.
 //! - [`route`]: PURE. Which replica a request should go to, from matches and load.
 //! - [`shared_log`]: PURE. What bridges must write, and readers believe, of a log they share.
+//! - [`sink_line`]: PURE. What one router is told of one replica, in a form that it knows.
 //! - [`slo`]: PURE. What routing was worth: predicted against observed, turns that were scattered.
 //!
 //! With the feature `shell` (on by default), everything that touches the world:
@@ -65,6 +66,7 @@ mod recent;
 pub mod recovery;
 pub mod route;
 pub mod shared_log;
+pub mod sink_line;
 pub mod slo;
 #[cfg(feature = "shell")]
 pub mod telemetry;

@@ -26,7 +26,7 @@ const LONG_FILES: &[(&str, usize, &str)] = &[
 ];
 
 /// What in `src` knows no clock, socket, task, random number, logger or unordered map.
-const PURE: &str = "recovery view index route shared_log discovery slo recent.rs";
+const PURE: &str = "recovery view index route shared_log discovery slo sink_line recent.rs";
 const NOT_IN_PURE: &[&str] =
     &["tokio", "async", "await", "Instant", "SystemTime", "rand", "tracing", "HashMap", "HashSet"];
 
@@ -36,6 +36,7 @@ const ENGINES: &[&str] = &["vllm", "sglang", "trtllm", "tensorrt"];
 const ENGINE_ROOMS: &[(&str, &str)] = &[
     ("src/pipeline/registry.rs", "the one place that opens engines"),
     ("src/cli/examples.rs", "help shows real flags"),
+    ("src/sink_line/preset.rs", "a preset has the name of whose wire it speaks"),
     ("schemas/src/identity.rs", "the names are words of the envelope"),
     ("src/cli/fake_engine.rs", "which engine is imitated"),
     ("src/fake_engine/hash.rs", "the constant is the engine's own"),

@@ -70,8 +70,12 @@ pub(super) fn world(trust: Trust, limits: Limits) -> World {
 
 pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let cursor = Cursor { epoch: Epoch(9), next_seq: Seq(4) };
-    let settings =
-        ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10 };
+    let settings = ViewSettings {
+        projection: Projection::Last8,
+        removal: Removal::PerCopy,
+        orphans_max: 10,
+        describes: false,
+    };
     let (mut view, mut deltas) = (View::new(settings), Vec::new());
     view.apply(&[stored()], &mut deltas, &mut Vec::new());
     let index = Arc::new(Index::new());

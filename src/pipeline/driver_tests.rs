@@ -108,6 +108,7 @@ fn parts(
             projection: Projection::Last8,
             removal: Removal::PerCopy,
             orphans_max: 8,
+            describes: false,
         },
         kept_max: ViewConfig::default(),
         signs: Arc::default(),

@@ -260,6 +260,7 @@ mod tests {
             projection: Projection::Last8,
             removal: Removal::PerCopy,
             orphans_max: 8,
+            describes: false,
         });
         let now = ReplicaStatus {
             trust: TierTrust { device: trust, host: Trust::None },

@@ -35,6 +35,7 @@ impl Pipeline {
             projection: Projection::Last8,
             removal,
             orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+            describes: false,
         };
         self.begin_reader(replica, (engine, source, view, signs), config, tasks);
         true

@@ -3,12 +3,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use kvbridge_adapters_api::Removal;
-use kvbridge_schemas::{BlockHash, Event, Group, Moved, Parent, Place, Removed, Stored, Tier};
+use kvbridge_schemas::{
+    BlockHash, Event, Group, Moved, Parent, Place, Removed, Stored, Tier, Tokens,
+};
 
 use super::{
     View,
     block::{Block, Copies, Spot, count_down, count_up},
-    link::{Delta, Link, LinkParent, NodeId, extra_hash, namespace},
+    link::{Delta, Described, Link, LinkParent, NodeId, extra_hash, namespace},
 };
 use crate::recovery::Finding;
 
@@ -67,7 +69,9 @@ impl View {
             self.add_copy(&block.hash, &spot, told.flags, out);
             if let (true, Some(parent), Some(content)) = (told.dense, parent, block.content) {
                 let extra = told.extra(stored, i);
-                let link = told.link(parent, content, extra, stored.bigram);
+                let mut link = told.link(parent, content, extra, stored.bigram);
+                link.described =
+                    self.settings.describes.then(|| told.describe(stored, i)).flatten();
                 self.set_link(NodeId { key, block_size: stored.block_size }, link, &told, out);
             }
             self.settle(key, out);
@@ -230,7 +234,9 @@ impl View {
         };
         let Some(block) = self.blocks.get_mut(&node.key) else { return };
         if let Some(old) = block.links.get(&node.block_size) {
-            if old.same_place(&link) || !told.proven {
+            // One that a snapshot left without its tokens begins anew with them.
+            let adds = old.described.is_none() && link.described.is_some();
+            if (old.same_place(&link) && !adds) || !told.proven {
                 return;
             }
             self.drop_link(node, out);
@@ -342,6 +348,19 @@ impl Told {
 
     fn link(&self, parent: LinkParent, content: u64, extra: Option<u64>, bigram: bool) -> Link {
         let (lora, salt) = (self.lora.clone(), self.salt.clone());
-        Link { parent, content, extra, bigram, lora, salt, parked: false }
+        Link { parent, content, extra, bigram, lora, salt, parked: false, described: None }
+    }
+
+    /// The block for other routers. None of them knows pairs.
+    fn describe(&self, stored: &Stored, i: usize) -> Option<Arc<Described>> {
+        let size = usize::try_from(stored.block_size).ok().filter(|_| !stored.bigram)?;
+        let tokens = stored.tokens.0.chunks_exact(size.max(1)).nth(i)?;
+        Some(Arc::new(Described {
+            tokens: Tokens(tokens.to_vec()),
+            lora: self.lora.clone(),
+            lora_id: stored.lora_id,
+            salt: self.salt.clone(),
+            extra: stored.extra.get(i).cloned().unwrap_or_default(),
+        }))
     }
 }

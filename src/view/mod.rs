@@ -27,13 +27,13 @@ mod snapshot;
 pub(crate) mod tests;
 mod vec_map;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use kvbridge_adapters_api::Removal;
 use kvbridge_schemas::{Parent, Projection, Tier};
 
 use block::{Block, Groups, Totals};
-pub use link::{Delta, LinkParent, NodeId, namespace};
+pub use link::{Delta, Described, LinkParent, NodeId, namespace};
 use parking::Parking;
 pub use snapshot::InstallError;
 
@@ -50,6 +50,9 @@ pub struct ViewSettings {
     pub removal: Removal,
     /// How many blocks may wait for their parents.
     pub orphans_max: usize,
+    /// Whether blocks keep what only other routers need ([`Described`]): it costs 4 bytes a token
+    /// and some 150 a block.
+    pub describes: bool,
 }
 
 /// What one replica holds.
@@ -127,6 +130,12 @@ impl View {
             }
             deltas
         })
+    }
+
+    /// What a store told of a linked block, for routers that compute hashes of their own. Absent
+    /// where nothing is kept, and after a snapshot, which has no tokens.
+    pub fn described(&self, node: NodeId) -> Option<Arc<Described>> {
+        self.blocks.get(&node.key)?.links.get(&node.block_size)?.described.clone()
     }
 
     /// Whether a child of `node` can be linked: the block is resident and waits for nothing itself.

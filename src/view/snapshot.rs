@@ -203,6 +203,7 @@ impl View {
             lora: record.lora.as_deref().map(Into::into),
             salt: record.salt.as_deref().map(Into::into),
             parked: record.parked && matches!(parent, LinkParent::Block(_)),
+            described: None,
         };
         let Some(block) = self.blocks.get_mut(&key) else { return Ok(()) };
         if let Some(old) = block.links.get(&block_size) {
