@@ -23,6 +23,7 @@
 //! - `lookout`: asks engines where their events are.
 //! - `engine_metrics`: what engines say of themselves beside their events.
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
+//! - `sinks`: routers that are fed in forms they know.
 //! - `telemetry`: metrics and the log.
 //! - `clock`: the only place that reads time.
 
@@ -67,6 +68,8 @@ pub mod recovery;
 pub mod route;
 pub mod shared_log;
 pub mod sink_line;
+#[cfg(feature = "shell")]
+pub mod sinks;
 pub mod slo;
 #[cfg(feature = "shell")]
 pub mod telemetry;

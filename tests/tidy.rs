@@ -2,8 +2,7 @@
 //!
 //! Checked elsewhere, beside the code: golden files against their hashes in
 //! `schemas/tests/golden.rs`, metrics against their document in `src/telemetry/metrics.rs`,
-//! configuration fields against theirs in `src/config/tests.rs`. Code lines are rustfmt's
-//! work; here only comments are measured.
+//! configuration fields against theirs in `src/config/tests.rs`. Code lines are rustfmt's.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{

@@ -24,6 +24,8 @@ mod layers;
 mod problem;
 mod reach;
 mod secret;
+mod sinks;
+mod sinks_file;
 mod sources;
 mod validate;
 
@@ -60,6 +62,8 @@ pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
+pub use sinks::SinkConfig;
+pub use sinks_file::SinkFile;
 
 pub use crate::adapters::Options;
 use crate::{adapters::Adapters, index::BackfillMode};
@@ -99,9 +103,16 @@ pub struct Config {
     pub backfill: BackfillMode,
     /// The orderly end.
     pub shutdown: ShutdownConfig,
+    /// Routers to feed.
+    pub sinks: Vec<SinkConfig>,
 }
 
 impl Config {
+    /// Whether views keep what only other routers need.
+    pub fn describes(&self) -> bool {
+        !self.sinks.is_empty()
+    }
+
     /// Whether there is an engine to read, or to look for.
     pub fn has_sources(&self) -> bool {
         !self.entries.is_empty()

@@ -21,6 +21,7 @@ mod readiness;
 mod replicas;
 mod route;
 mod serve;
+mod sinks;
 mod snapshot;
 mod sources;
 mod stall;
@@ -210,6 +211,7 @@ impl Api {
             .route("/v1/replicas/{key}/snapshot", get(snapshot::stream))
             .route("/v1/alarms", get(alarms::all))
             .route("/v1/sources", get(sources::all))
+            .route("/v1/sinks", get(sinks::all))
             .route("/v1/match", post(match_prefix::answer))
             .route("/v1/route", post(route::answer))
             .route("/v1/events", get(events::stream))

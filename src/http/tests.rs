@@ -70,12 +70,7 @@ pub(super) fn world(trust: Trust, limits: Limits) -> World {
 
 pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let cursor = Cursor { epoch: Epoch(9), next_seq: Seq(4) };
-    let settings = ViewSettings {
-        projection: Projection::Last8,
-        removal: Removal::PerCopy,
-        orphans_max: 10,
-        describes: false,
-    };
+    let settings = ViewSettings::of(Projection::Last8, Removal::PerCopy, 10);
     let (mut view, mut deltas) = (View::new(settings), Vec::new());
     view.apply(&[stored()], &mut deltas, &mut Vec::new());
     let index = Arc::new(Index::new());
@@ -113,9 +108,9 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let clock = Clock::start();
     let bus = Arc::new(crate::bus::Embedded::new(fleet.events_sender()));
     let (drains, leases) = (Arc::default(), Arc::default());
-    let fleet_of = Arc::clone(&fleet);
+    let (fleet_of, sinks) = (Arc::clone(&fleet), Arc::default());
     let pipeline =
-        Pipeline { fleet: fleet_of, index, writers, sources, bus, drains, leases, clock };
+        Pipeline { fleet: fleet_of, index, writers, sources, bus, drains, leases, sinks, clock };
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();
     let api = metrics::with_local_recorder(&recorder, || {

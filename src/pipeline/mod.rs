@@ -5,6 +5,7 @@
 
 mod adapted;
 mod driver;
+mod feeds;
 mod fleet;
 mod found;
 mod hash_watch;
@@ -20,6 +21,7 @@ mod start;
 mod twin;
 
 pub use driver::{Driver, DriverParts, Outputs};
+pub use feeds::{Fed, Feed, Feeds, News};
 pub use fleet::{AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, ViewCut};
 pub use hash_watch::{HashStanding, HashWatch};
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};

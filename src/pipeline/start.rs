@@ -13,7 +13,7 @@ use kvbridge_schemas::{EngineKind, Epoch, Replica, ReplicaKey};
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    Driver, DriverParts, Fleet, FleetEvent, HashWatch, IndexWriters, Leases, Outputs,
+    Driver, DriverParts, Fed, Fleet, FleetEvent, HashWatch, IndexWriters, Leases, News, Outputs,
     ReplicaHandle, ReplicaStatus, Signs, Tasks,
     kept::{fold, kept, restore},
     registry::{self, Drains, OpenError},
@@ -29,6 +29,7 @@ use crate::{
     engine_metrics::Poll,
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
+    sinks::{self, SinkBoard},
     telemetry::SourceMetrics,
     view::{View, ViewSettings},
 };
@@ -50,6 +51,8 @@ pub struct Pipeline {
     pub drains: Arc<Drains>,
     /// Those that bridges take turns at.
     pub leases: Arc<Leases>,
+    /// How routers are fed.
+    pub sinks: Arc<SinkBoard>,
     /// Time.
     pub clock: Clock,
 }
@@ -105,8 +108,9 @@ pub async fn start(
             Arc::new(ZmqBus::start(zmq, publishes, &fleet, clock, tasks).await?)
         }
     };
+    let sinks = sinks::start(&config.sinks, &fleet, clock, tasks);
     let (sources, drains, leases) = (Arc::default(), Arc::default(), Arc::default());
-    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, leases, clock };
+    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, leases, sinks, clock };
     let terms = Terms { config, state, floor: Epoch(0) };
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
@@ -175,8 +179,9 @@ impl Pipeline {
         // The log knows lives that no checkpoint may know: none of them is begun again.
         let floor = floor.max(tail.as_ref().map_or(Epoch(0), |tail| tail.cursor.epoch));
         let may_ask = self.may_ask(source);
-        let opened = registry::open(source, config, (&self.drains, may_ask))
+        let mut opened = registry::open(source, config, (&self.drains, may_ask))
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
+        opened.view.describes = config.describes();
         let fold = fold(source, opened.view);
         let mut kept = match state {
             _ if view.is_some() => view.unwrap_or_default(),
@@ -274,6 +279,8 @@ impl Pipeline {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|(of, _)| of != key);
         drop(sources);
+        let replica = Arc::clone(&handle.replica);
+        self.fleet.feeds().tell(&Fed { key: key.clone(), replica, news: News::Gone });
         // Without a reader nothing is missed.
         drop(self.fleet.events_sender().send(FleetEvent::Removed(key.clone(), handle.replica)));
     }
@@ -283,6 +290,7 @@ impl Pipeline {
             index: Arc::clone(&self.index),
             writers: Arc::clone(&self.writers),
             events: self.fleet.events_sender(),
+            feeds: Arc::clone(self.fleet.feeds()),
             clock: self.clock,
         }
     }

@@ -45,10 +45,11 @@ impl Pipeline {
     pub(super) fn begin_reader(
         &self,
         replica: &Replica,
-        (engine, source, view, signs): (EngineKind, Box<dyn Source>, ViewSettings, Arc<Signs>),
+        (engine, source, mut view, signs): (EngineKind, Box<dyn Source>, ViewSettings, Arc<Signs>),
         config: &Config,
         tasks: &mut Tasks,
     ) {
+        view.describes = config.describes();
         let recovery = Recovery::new(self.settings(replica, &*source, config));
         let begun = Begun {
             replica: replica.clone(),

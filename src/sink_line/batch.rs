@@ -119,7 +119,7 @@ fn write_event(pen: &mut Pen, facts: &[Fact], form: Form, salt_tag: &str) {
                     Fact::Removed { .. } | Fact::Cleared => None,
                 })
                 .collect();
-            event.stored(*parent, tier, described, &blocks, salt_tag);
+            event.stored((*parent, tier), described, &blocks, salt_tag);
         }
         [Fact::Removed { tier, .. }, ..] => {
             let keys: Vec<u64> = facts
@@ -178,8 +178,7 @@ impl EventPen<'_> {
 
     fn stored(
         &mut self,
-        parent: Option<u64>,
-        tier: &Tier,
+        (parent, tier): (Option<u64>, &Tier),
         first: &Described,
         blocks: &[(u64, &Described)],
         salt_tag: &str,
@@ -262,7 +261,8 @@ fn extra_keys<'a>(block: &'a Described, starts: bool, salt_tag: &str) -> Vec<Ext
     let Some(salt) = salt else { return keys };
     let tagged = Extra::Salt(format!("{salt_tag}{salt}"));
     // The last of them: the adapter's name comes first, and may be the same text.
-    let is_salt = |key: &Extra<'_>| matches!(key, Extra::Key(ExtraKey::Text(text)) if text == salt);
+    let bare = ExtraKey::Text(salt.to_owned());
+    let is_salt = |key: &Extra<'_>| matches!(key, Extra::Key(key) if **key == bare);
     match keys.iter().rposition(is_salt).and_then(|at| keys.get_mut(at)) {
         Some(key) => *key = tagged,
         None => keys.push(tagged),

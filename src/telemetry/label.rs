@@ -28,3 +28,5 @@ pub const TURN: &str = "turn";
 pub const REASON: &str = "reason";
 /// An alarm's name.
 pub const ALARM: &str = "alarm";
+/// A sink; bounded by the configuration.
+pub const SINK: &str = "sink";

@@ -55,6 +55,13 @@ pub struct ViewSettings {
     pub describes: bool,
 }
 
+impl ViewSettings {
+    /// Settings of a view that describes nothing.
+    pub const fn of(projection: Projection, removal: Removal, orphans_max: usize) -> ViewSettings {
+        ViewSettings { projection, removal, orphans_max, describes: false }
+    }
+}
+
 /// What one replica holds.
 #[derive(Clone, PartialEq, Eq)]
 pub struct View {

@@ -42,6 +42,7 @@ mod repair;
 mod restart;
 mod security;
 mod sglang;
+mod sinks;
 mod sources_api;
 mod stop;
 mod zmq_bus;

@@ -1,5 +1,6 @@
 //! Whatever a replica does and a reader loses: it ends with exactly what is shown, or with nothing.
 
+mod golden;
 mod reader;
 mod scenes;
 
@@ -109,7 +110,7 @@ impl Scene {
                 let medium = match tier {
                     Tier::Device => "GPU",
                     Tier::Host if self.trust.host > Trust::None => "CPU",
-                    _ => continue,
+                    Tier::Host | Tier::Disk | Tier::External | Tier::Other(_) => continue,
                 };
                 let Some(described) = self.view.described(*node) else { continue };
                 let has = |key: u64, medium: &str| wanted.contains_key(&(key, medium.to_owned()));
