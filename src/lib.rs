@@ -4,6 +4,7 @@
 //! - [`view`]: PURE. The fold of one replica's events: which blocks it holds, where, how often.
 //! - [`index`]: PURE. All views together, answering prefix queries.
 //! - [`discovery`]: PURE. Which engines there are, from what names and servers tell.
+//! - [`doctor`]: PURE. What is wrong, from what was seen of an engine or a bridge.
 //! - [`route`]: PURE. Which replica a request should go to, from matches and load.
 //! - [`shared_log`]: PURE. What bridges must write, and readers believe, of a log they share.
 //! - [`sink_line`]: PURE. What one router is told of one replica, in a form that it knows.
@@ -25,6 +26,7 @@
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
 //! - `sinks`: routers that are fed in forms they know.
 //! - `telemetry`: metrics and the log.
+//! - `checkup`: sees for `doctor`.
 //! - `clock`: the only place that reads time.
 
 #[cfg(feature = "shell")]
@@ -40,6 +42,8 @@ pub mod capture;
 #[cfg(feature = "shell")]
 pub mod checkpoint;
 #[cfg(feature = "shell")]
+mod checkup;
+#[cfg(feature = "shell")]
 pub mod cli;
 #[cfg(feature = "shell")]
 pub mod clock;
@@ -48,6 +52,7 @@ pub mod config;
 #[cfg(feature = "shell")]
 pub mod consumer;
 pub mod discovery;
+pub mod doctor;
 #[cfg(feature = "shell")]
 pub mod engine_metrics;
 #[cfg(feature = "shell")]

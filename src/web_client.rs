@@ -18,6 +18,21 @@ pub(crate) fn builder<'a>(urls: impl IntoIterator<Item = &'a str>) -> reqwest::C
     builder
 }
 
+/// The body of an answer; `None` = it has more than so many bytes.
+pub(crate) async fn body(
+    mut response: reqwest::Response,
+    max: usize,
+) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > max {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
+}
+
 /// What caused an error; the chain above it repeats the address.
 pub(crate) fn root(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;

@@ -25,7 +25,7 @@ const LONG_FILES: &[(&str, usize, &str)] = &[
 ];
 
 /// What in `src` knows no clock, socket, task, random number, logger or unordered map.
-const PURE: &str = "recovery view index route shared_log discovery slo sink_line recent.rs";
+const PURE: &str = "recovery view index route shared_log discovery doctor slo sink_line recent.rs";
 const NOT_IN_PURE: &[&str] =
     &["tokio", "async", "await", "Instant", "SystemTime", "rand", "tracing", "HashMap", "HashSet"];
 

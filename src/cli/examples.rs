@@ -65,6 +65,18 @@ Examples:
   kvbridge health --url https://bridge:8090/readyz --ca ca.pem
   kvbridge health --url http://127.0.0.1:8000/health      a fake engine";
 
+pub(super) const DOCTOR: &str = "\
+It looks step by step and changes nothing; --probe sends tiny completions, --drain takes events that another reader would get.
+docs/doctor.md has every finding. Exit codes: 0 all well (or notes), 1 warnings, 2 errors or bad arguments
+
+Examples:
+  kvbridge doctor http://10.0.0.7:8000           an engine that tells where its events are (vllm 0.31, sglang 0.5.22, trtllm)
+  kvbridge doctor http://10.0.0.7:8000 --probe   the same without traffic
+  kvbridge doctor tcp://10.0.0.7:5557 --engine vllm --replay tcp://10.0.0.7:5657
+  kvbridge doctor http://10.0.0.7:8000 --engine trtllm --drain --probe      only where nobody else reads it
+  kvbridge doctor --kvbridge http://127.0.0.1:8090 --router-endpoints endpoints.txt
+  kvbridge doctor http://10.0.0.7:8000 --json | jq '.findings[] | select(.severity == \"error\")'";
+
 pub(super) const PLAY: &str = "\
 Examples:
   kvbridge play recording.jsonl --pub 5557 --replay 5558 --rate 100
@@ -78,7 +90,7 @@ fault, of all ranks or of ?rank=R:
   {\"fault\": \"slow_reader\", \"count\": 2000}     cuts replay answers; null = whole again
   {\"fault\": \"snapshot_busy\" | \"snapshot_short\" | \"snapshot_garbled\", \"count\": 1}
   {\"fault\": \"stall\", \"ms\": 500}
-  {\"fault\": \"freeze_clock\" | \"end_lost\", \"on\": true}
+  {\"fault\": \"freeze_clock\" | \"end_lost\" | \"latch\", \"on\": true}
   {\"fault\": \"restart_tp_rank\", \"tp_rank\": 1}
 
 Examples:

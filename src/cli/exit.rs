@@ -13,6 +13,10 @@ pub enum Exit {
     NotReached,
     /// Ctrl-C or SIGTERM.
     Interrupted,
+    /// A look that went well found something to warn of.
+    FoundWarnings,
+    /// A look that went well found errors.
+    FoundErrors,
 }
 
 impl Exit {
@@ -20,8 +24,8 @@ impl Exit {
     pub fn code(self) -> u8 {
         match self {
             Exit::Ok => 0,
-            Exit::Failed => 1,
-            Exit::BadInput => 2,
+            Exit::Failed | Exit::FoundWarnings => 1,
+            Exit::BadInput | Exit::FoundErrors => 2,
             Exit::NotReached => 3,
             Exit::Interrupted => 130,
         }

@@ -11,7 +11,7 @@ use crate::{
     config::limits,
     fake_engine::{
         self, FakeSettings, Model, Ports, Release, ReleaseError, drained::DrainedRelease,
-        radix::release::RadixRelease, traffic::TrafficSettings,
+        radix::release::RadixRelease, settings::ToldSettings, traffic::TrafficSettings,
     },
     pipeline::Tasks,
 };
@@ -89,6 +89,18 @@ pub struct FakeEngineArgs {
     /// Seed of the made-up requests
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// Publish no events, and say so
+    #[arg(long)]
+    no_events: bool,
+    /// Tell nobody of the replay sockets
+    #[arg(long)]
+    no_replay: bool,
+    /// Tell this number of tokens per block instead of the real one
+    #[arg(long, value_name = "N")]
+    told_block_size: Option<u32>,
+    /// Tell this hash algorithm instead of the real one (trtllm)
+    #[arg(long, value_name = "NAME")]
+    told_algorithm: Option<String>,
     /// Print where everything is as one JSON line
     #[arg(long)]
     ports_json: bool,
@@ -137,6 +149,12 @@ impl FakeEngineArgs {
             step: Duration::from_millis(self.step_ms),
             seed: self.seed,
             traffic: TrafficSettings { loras: self.loras.clone(), ..TrafficSettings::default() },
+            told: ToldSettings {
+                is_mute: self.no_events,
+                hides_replay: self.no_replay,
+                block_size: self.told_block_size,
+                algorithm: self.told_algorithm.clone(),
+            },
         }
     }
 

@@ -10,6 +10,7 @@ mod completions;
 mod config_args;
 mod console;
 mod decode;
+mod doctor;
 mod examples;
 mod exit;
 mod fake_engine;
@@ -40,6 +41,7 @@ pub use completions::CompletionsArgs;
 pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
 pub use console::Console;
 pub use decode::DecodeArgs;
+pub use doctor::{DoctorArgs, DoctorError};
 pub use exit::Exit;
 pub use fake_engine::FakeEngineArgs;
 pub use health::HealthArgs;
@@ -92,6 +94,8 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Ask a running kvbridge whether it is ready
     Health(HealthArgs),
+    /// Look at an engine or a running kvbridge and say what is wrong and what to change
+    Doctor(Box<DoctorArgs>),
     /// Check the configuration without opening anything
     CheckConfig(CheckArgs),
     /// Look at a NATS bus, set it up, print who needs which permissions
@@ -164,6 +168,9 @@ pub enum CliError {
     /// `snapshot` found something else than a view.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// `doctor` could not begin.
+    #[error(transparent)]
+    Doctor(#[from] DoctorError),
     /// `health` got no answer or another one.
     #[error(transparent)]
     Bridge(#[from] BridgeError),
@@ -186,6 +193,7 @@ impl CliError {
             CliError::Tail(error) => error.exit(),
             CliError::Replay(error) => error.exit(),
             CliError::Snapshot(error) => error.exit(),
+            CliError::Doctor(error) => error.exit(),
             CliError::Bridge(error) => error.exit(),
             CliError::Bus(error) => error.exit(),
         }
@@ -211,6 +219,7 @@ pub async fn execute(
         Command::Play(args) => Box::pin(args.execute(console)).await,
         Command::FakeEngine(args) => Box::pin(args.execute(console)).await,
         Command::Health(args) => args.execute(console).await,
+        Command::Doctor(args) => Box::pin(args.execute(console)).await,
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
         Command::Bus(args) => Box::pin(args.execute(environment, console)).await,

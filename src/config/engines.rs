@@ -68,6 +68,10 @@ pub struct Told {
     pub model: Option<String>,
     /// Where its events are; absent = where the configuration says.
     pub streams: Option<Streams>,
+    /// Tokens per block.
+    pub block_size: Option<u32>,
+    /// How block hashes are computed.
+    pub algorithm: Option<String>,
 }
 
 /// Sources of one engine.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use kvbridge_adapters_api::EngineMetrics;
 use kvbridge_schemas::{EngineKind, ReplicaKey};
 use metrics::{Counter, counter};
@@ -133,18 +132,12 @@ impl Poll {
     }
 
     async fn ask(&self, url: &str) -> Result<EngineMetrics, PollError> {
-        let mut response = self.client.get(url).send().await?;
+        let response = self.client.get(url).send().await?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(PollError::Status(response.status().as_u16()));
         }
-        let mut text = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            let chunk: Bytes = chunk;
-            if text.len() + chunk.len() > limits::ENGINE_METRICS_BYTES_MAX {
-                return Err(PollError::TooLarge);
-            }
-            text.extend_from_slice(&chunk);
-        }
+        let text = web_client::body(response, limits::ENGINE_METRICS_BYTES_MAX).await?;
+        let text = text.ok_or(PollError::TooLarge)?;
         Ok(registry::read_metrics(&self.engine, &text, self.rank))
     }
 }

@@ -83,6 +83,12 @@ pub enum Fault {
         /// How many.
         count: u64,
     },
+    /// After a quiet answer the next ones are empty at once, and no request wakes the server: of
+    /// an engine whose events are taken.
+    Latch {
+        /// Whether.
+        on: bool,
+    },
     /// A tensor-parallel member restarts; the leader and its stream go on.
     RestartTpRank {
         /// Which member.
@@ -144,6 +150,8 @@ pub(super) enum FaultError {
     InUse,
     #[error("there is no such member")]
     NoMember,
+    #[error("it is the server's, not a rank's")]
+    NoRanks,
     #[error("there is no snapshot socket")]
     NoSnapshots,
 }

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -46,6 +46,8 @@ pub(super) struct Shared {
     clock: Clock,
     /// Requests at the last quiet answer: until there are more the next ones are empty.
     quiet_at: Mutex<Option<u64>>,
+    /// Not even then.
+    is_stuck: AtomicBool,
 }
 
 pub(super) type Fake = State<Arc<Shared>>;
@@ -80,7 +82,8 @@ pub(super) fn router(
     clock: Clock,
 ) -> Router {
     let (turn, quiet_at) = (AtomicUsize::new(0), Mutex::new(None));
-    let shared = Arc::new(Shared { settings, ports, asks, turn, clock, quiet_at });
+    let is_stuck = AtomicBool::new(false);
+    let shared = Arc::new(Shared { settings, ports, asks, turn, clock, quiet_at, is_stuck });
     Router::new()
         .route("/health", get(async || ""))
         .route("/ports", get(ports_json))
@@ -180,6 +183,10 @@ async fn reset(State(fake): Fake, uri: Uri) -> Result<Response, Refusal> {
 async fn control(State(fake): Fake, uri: Uri, body: Bytes) -> Result<Response, Refusal> {
     let fault: Fault =
         serde_json::from_slice(&body).map_err(|error| Refusal::bad(error.to_string()))?;
+    if let Fault::Latch { on } = fault {
+        fake.is_stuck.store(on, Ordering::Relaxed);
+        return Ok(json_response(&json!({"done": true})));
+    }
     for rank in fake.ranks(&uri)? {
         let done = fake.ask(rank, |done| Ask::Fault(fault.clone(), done)).await?;
         done.map_err(|text| Refusal(StatusCode::CONFLICT, text))?;
@@ -206,8 +213,9 @@ async fn drain(State(fake): Fake) -> Result<Response, Refusal> {
     let wait_ms = u64::try_from(fake.settings.drain_wait.as_millis()).unwrap_or(u64::MAX);
     let mut events = Vec::new();
     let mut requests = fake.requests().await?;
-    let is_latched =
-        *fake.quiet_at.lock().unwrap_or_else(PoisonError::into_inner) == Some(requests);
+    let quiet_at = *fake.quiet_at.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_stuck = quiet_at.is_some() && fake.is_stuck.load(Ordering::Relaxed);
+    let is_latched = is_stuck || quiet_at == Some(requests);
     let mut quiet_since = fake.clock.now();
     while !is_latched && fake.clock.now() < quiet_since.plus(wait_ms) {
         // Counted before the events are taken, so that none of a later request is left behind.

@@ -38,10 +38,10 @@ async fn sources(State(fake): Fake) -> Result<Response, Refusal> {
     }
     let of_rank = |ports: &RankPorts| {
         let config = json!({
-            "enable_kv_cache_events": true,
-            "publisher": "zmq",
+            "enable_kv_cache_events": !fake.settings.told.is_mute,
+            "publisher": if fake.settings.told.is_mute { "null" } else { "zmq" },
             "endpoint": ports.live,
-            "replay_endpoint": ports.replay,
+            "replay_endpoint": (!fake.settings.told.hides_replay).then_some(&ports.replay),
             "buffer_steps": fake.settings.buffer_steps,
             "hwm": 100_000,
             "max_queue_size": 100_000,
@@ -58,9 +58,10 @@ async fn sources(State(fake): Fake) -> Result<Response, Refusal> {
 async fn server_info(State(fake): Fake) -> Result<Response, Refusal> {
     let tells_sources = match fake.settings.engine {
         Model::Drained(release) => {
+            let algorithm = fake.settings.told.algorithm.as_deref();
             return Ok(json_response(&json!({
-                "tokens_per_block": fake.settings.block_size,
-                "kv_cache_hash_algo": release.algorithm(),
+                "tokens_per_block": fake.settings.told_block_size(),
+                "kv_cache_hash_algo": algorithm.unwrap_or(release.algorithm()),
             })));
         }
         Model::Radix(release) => release.tells_sources(),
@@ -81,13 +82,15 @@ async fn server_info(State(fake): Fake) -> Result<Response, Refusal> {
             "endpoint_host": "*",
             "endpoint_port_base": live,
             "topic": fake.settings.topic,
-            "block_size": fake.settings.block_size,
+            "block_size": fake.settings.told_block_size(),
             "dp_size": fake.settings.dp,
             "replay_endpoint_port_base": replay,
         },
     });
-    if !tells_sources {
+    if !tells_sources || fake.settings.told.is_mute {
         info["kv_events"].take();
+    } else if fake.settings.told.hides_replay {
+        info["kv_events"]["replay_endpoint_port_base"].take();
     }
     Ok(json_response(&info))
 }

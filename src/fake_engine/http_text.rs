@@ -118,7 +118,8 @@ fn write_metrics(
             out,
             "vllm:cache_config_info{{block_size=\"{}\",enable_prefix_caching=\"True\",\
              engine=\"{rank}\",num_gpu_blocks=\"{}\",prefix_caching_hash_algo=\"sha256_cbor\"}} 1.0",
-            settings.block_size, settings.blocks,
+            settings.told_block_size(),
+            settings.blocks,
         )?;
     }
     let leader = ranks.first().and_then(|stats| stats.started_ms.first());

@@ -161,7 +161,7 @@ impl Rank {
 
     /// Publishes a batch, if there is anything to say, as the faults want it.
     fn publish(&mut self, events: &[Event]) {
-        if events.is_empty() && self.next.strays.is_empty() {
+        if self.settings.told.is_mute || (events.is_empty() && self.next.strays.is_empty()) {
             return;
         }
         let seq = self.seq;

@@ -65,6 +65,7 @@ impl Rank {
             Fault::SnapshotBusy { count } => self.snapshots()?.busy += count,
             Fault::SnapshotShort { count } => self.snapshots()?.short += count,
             Fault::SnapshotGarbled { count } => self.snapshots()?.garbled += count,
+            Fault::Latch { .. } => return Err(FaultError::NoRanks),
             Fault::RestartTpRank { tp_rank } => {
                 let started = self.started_ms.get_mut(tp_rank).ok_or(FaultError::NoMember)?;
                 *started = Clock::unix_ms();

@@ -68,6 +68,21 @@ pub struct FakeSettings {
     pub seed: u64,
     /// What the made-up requests look like.
     pub traffic: TrafficSettings,
+    /// What its server says of itself.
+    pub told: ToldSettings,
+}
+
+/// What a fake engine's server says of itself, where that is not the truth or not all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToldSettings {
+    /// That there are no events; then there are none.
+    pub is_mute: bool,
+    /// Nothing of its journal.
+    pub hides_replay: bool,
+    /// Another number of tokens per block.
+    pub block_size: Option<u32>,
+    /// Another hash algorithm.
+    pub algorithm: Option<String>,
 }
 
 impl Default for FakeSettings {
@@ -95,11 +110,17 @@ impl Default for FakeSettings {
             step: Duration::from_millis(5),
             seed: 0,
             traffic: TrafficSettings::default(),
+            told: ToldSettings::default(),
         }
     }
 }
 
 impl FakeSettings {
+    /// Tokens per block, as its server says.
+    pub(super) fn told_block_size(&self) -> u32 {
+        self.told.block_size.unwrap_or(self.block_size)
+    }
+
     /// How batches are written; nothing is where they are taken instead.
     pub(super) fn writer(&self) -> Option<Writer> {
         match self.engine {

@@ -1,6 +1,5 @@
 //! One request to one engine: which it is, and where its events are.
 
-use bytes::Bytes;
 use kvbridge_adapters_api::{EventSources, SourcesFault};
 use kvbridge_schemas::EngineKind;
 use reqwest::StatusCode;
@@ -20,20 +19,20 @@ const MODELS_PATH: &str = "/v1/models";
 const MODEL_BYTES_MAX: usize = 512;
 
 /// Asks engines. The client is made once: it holds the connections.
-pub(super) struct Asker {
+pub(crate) struct Asker {
     plain: Result<reqwest::Client, String>,
     encrypted: Result<reqwest::Client, String>,
 }
 
 /// What a path answered.
-enum Page {
+pub(crate) enum Page {
     Body(Vec<u8>),
     /// The server has no such path.
     Absent,
 }
 
 impl Asker {
-    pub(super) fn new() -> Asker {
+    pub(crate) fn new() -> Asker {
         let client = |url| {
             let client = web_client::builder([url]).timeout(limits::DISCOVERY_DEADLINE).build();
             client.map_err(|error| error.to_string())
@@ -42,7 +41,7 @@ impl Asker {
     }
 
     /// Where the events of the engine at that address are.
-    pub(super) async fn ask(&self, engine: &EngineConfig, address: &Address) -> Answer<Told> {
+    pub(crate) async fn ask(&self, engine: &EngineConfig, address: &Address) -> Answer<Told> {
         let url = engine.url(address);
         let mut told = match self.sources(engine, &url).await {
             Ok(told) => told,
@@ -84,6 +83,8 @@ impl Asker {
                 engine: EngineKind::from_name(question.engine),
                 model: sources.model.clone().filter(|model| is_name(model)),
                 streams: Some(sources.streams.clone()),
+                block_size: sources.block_size,
+                algorithm: sources.algorithm.clone(),
             }),
             [(_, Err(fault @ SourcesFault::NotPublishing))] => {
                 let refusal = Refusal { reason: "not_publishing", detail: fault.to_string() };
@@ -100,7 +101,7 @@ impl Asker {
     }
 
     /// Up to [`limits::DISCOVERY_BYTES_MAX`] of what is at that path.
-    async fn page(&self, url: &str, path: &str) -> Result<Page, Refusal> {
+    pub(crate) async fn page(&self, url: &str, path: &str) -> Result<Page, Refusal> {
         let refusal =
             |reason, detail: String| Refusal { reason, detail: format!("{path} {detail}") };
         let is_plain = url.get(..5).is_some_and(|head| head.eq_ignore_ascii_case("http:"));
@@ -110,7 +111,7 @@ impl Asker {
             let reason = if error.is_timeout() { "timed_out" } else { "no_answer" };
             refusal(reason, format!("was not answered: {}", web_client::root(&error)))
         };
-        let mut response = client.get(format!("{url}{path}")).send().await.map_err(unanswered)?;
+        let response = client.get(format!("{url}{path}")).send().await.map_err(unanswered)?;
         match response.status() {
             StatusCode::OK => (),
             StatusCode::NOT_FOUND
@@ -122,16 +123,11 @@ impl Asker {
                 return Err(refusal("refused", format!("was answered {}", status.as_u16())));
             }
         }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(unanswered)? {
-            let chunk: Bytes = chunk;
-            if body.len() + chunk.len() > limits::DISCOVERY_BYTES_MAX {
-                let max = limits::DISCOVERY_BYTES_MAX;
-                return Err(refusal("too_large", format!("was answered with over {max} bytes")));
-            }
-            body.extend_from_slice(&chunk);
+        let max = limits::DISCOVERY_BYTES_MAX;
+        match web_client::body(response, max).await.map_err(unanswered)? {
+            Some(body) => Ok(Page::Body(body)),
+            None => Err(refusal("too_large", format!("was answered with over {max} bytes"))),
         }
-        Ok(Page::Body(body))
     }
 }
 
@@ -140,7 +136,8 @@ fn configured(engine: &EngineConfig, answered: bool) -> Result<Told, Answer<Told
     let known = engine.engine.as_ref();
     if let Some(kind) = known.filter(|kind| engine.endpoint.is_some() || registry::is_polled(kind))
     {
-        return Ok(Told { engine: kind.clone(), model: None, streams: None });
+        let (model, streams, block_size, algorithm) = (None, None, None, None);
+        return Ok(Told { engine: kind.clone(), model, streams, block_size, algorithm });
     }
     if answered {
         return Err(refused(

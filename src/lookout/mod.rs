@@ -22,7 +22,8 @@ use crate::{
     telemetry::{label, name},
 };
 
-use self::{ask::Asker, resolve::Names};
+pub(crate) use self::ask::{Asker, Page};
+use self::resolve::Names;
 
 /// What is known of all engines that are looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

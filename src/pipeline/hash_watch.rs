@@ -42,7 +42,7 @@ impl HashWatch {
     }
 
     /// Looks at a batch that was applied to the view of that life.
-    pub(super) fn look(&mut self, epoch: Epoch, batch: &Batch) {
+    pub(crate) fn look(&mut self, epoch: Epoch, batch: &Batch) {
         if self.epoch != epoch {
             self.epoch = epoch;
             self.chains.clear();
@@ -75,7 +75,7 @@ impl HashWatch {
     }
 
     /// What was found of this life; nothing while no function is known to be the engine's.
-    pub(super) fn standing(&self) -> Option<HashStanding> {
+    pub(crate) fn standing(&self) -> Option<HashStanding> {
         let [(chain, Compared { equal, different })] = self.chains.as_slice() else { return None };
         let (equal, different) = (*equal, *different);
         let known = equal > 0 || (self.is_known && different > 0);

@@ -12,6 +12,7 @@ mod hash_watch;
 mod index_writers;
 mod kept;
 mod lease;
+mod open_error;
 mod published;
 pub mod registry;
 mod reload;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, SnapshotSupport};
+use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, Knobs, SnapshotSupport};
 use kvbridge_adapters_msgpack::{Decoded, EventFault, FrameError, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{
     Counters, Decode, ExchangeSettings, Link, ReadSnapshot, RetrySettings, SubscribeSettings,
@@ -42,6 +42,8 @@ pub(super) struct Engine {
     pub(super) snapshots: Option<Snapshots>,
     /// The figures of a rank in the text of its metrics.
     pub(super) read_metrics: fn(&[u8], u32) -> EngineMetrics,
+    /// What an operator sets at it.
+    pub(super) knobs: &'static Knobs,
 }
 
 /// Snapshots of one engine.

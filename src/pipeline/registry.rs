@@ -9,7 +9,7 @@ use std::{
 #[cfg(feature = "sglang")]
 use bytes::Bytes;
 use kvbridge_adapters_api::{
-    Capabilities, EngineMetrics, EventSources, Removal, Source, SourcesFault,
+    Capabilities, EngineMetrics, EventSources, Knobs, Removal, Source, SourcesFault,
 };
 use kvbridge_adapters_msgpack::Limits as DecodeLimits;
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
@@ -17,13 +17,15 @@ use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 use kvbridge_adapters_zmq::{ReadSnapshot, SnapshotPart};
 use kvbridge_schemas::{EngineKind, HashScheme, Projection};
 
-pub use super::published::{Decoding, decode, decode_message};
 use super::{
     HashWatch, adapted,
     published::{self, DecodeMessage, Engine},
 };
+pub use super::{
+    open_error::OpenError,
+    published::{Decoding, decode, decode_message},
+};
 use crate::{
-    adapters::AdapterFault,
     config::{self, Config, Limits, SourceConfig, limits},
     view::ViewSettings,
     web_client,
@@ -52,6 +54,7 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             decode: vllm,
             snapshots: None,
             read_metrics: kvbridge_adapters_vllm::read_metrics,
+            knobs: &kvbridge_adapters_vllm::KNOBS,
         }),
         #[cfg(feature = "sglang")]
         EngineKind::Sglang => Some(Engine {
@@ -64,6 +67,7 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             }),
             // Its metrics tell neither a start nor a pool in blocks.
             read_metrics: |_, _| EngineMetrics::default(),
+            knobs: &kvbridge_adapters_sglang::KNOBS,
         }),
         _ => None,
     }
@@ -126,6 +130,7 @@ pub fn is_polled(engine: &EngineKind) -> bool {
 struct Polled {
     capabilities: fn() -> Capabilities,
     projection: Projection,
+    knobs: &'static Knobs,
 }
 
 fn polled(engine: &EngineKind) -> Option<Polled> {
@@ -134,6 +139,7 @@ fn polled(engine: &EngineKind) -> Option<Polled> {
         EngineKind::Trtllm => Some(Polled {
             capabilities: kvbridge_adapters_trtllm::capabilities,
             projection: Projection::First8,
+            knobs: &kvbridge_adapters_trtllm::KNOBS,
         }),
         _ => None,
     }
@@ -195,39 +201,6 @@ pub struct Opened {
     pub view: ViewSettings,
     /// What the sockets count.
     pub counters: Arc<Counters>,
-}
-
-/// Why a source was not opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The engine is not part of this build.
-    #[error("engine {engine} is not part of this build")]
-    NotBuilt {
-        /// Its name.
-        engine: String,
-    },
-    /// The engine publishes nothing: there are no frames to look at.
-    #[error("engine {engine} is asked for its events and publishes no frames")]
-    NotPublished {
-        /// Its name.
-        engine: String,
-    },
-    /// An adapter of the program opened nothing.
-    #[error("adapter of engine {engine}")]
-    Adapter {
-        /// Its name.
-        engine: String,
-        /// Why.
-        source: AdapterFault,
-    },
-    /// What asks it could not be made.
-    #[error("cannot ask {url}")]
-    Client {
-        /// Where.
-        url: String,
-        /// Why.
-        source: reqwest::Error,
-    },
 }
 
 /// What a removal of that engine takes away: whoever folds its events elsewhere must know it too.
@@ -389,4 +362,9 @@ pub fn has_snapshots(engine: &EngineKind) -> bool {
 /// What the text of an engine's metrics says of one rank.
 pub fn read_metrics(engine: &EngineKind, text: &[u8], rank: u32) -> EngineMetrics {
     built(engine).map_or_else(EngineMetrics::default, |built| (built.read_metrics)(text, rank))
+}
+
+/// What an operator sets at that engine.
+pub fn knobs(engine: &EngineKind) -> Option<&'static Knobs> {
+    polled(engine).map(|polled| polled.knobs).or_else(|| built(engine).map(|built| built.knobs))
 }

@@ -253,8 +253,8 @@ enum Extra<'a> {
     Salt(String),
 }
 
-/// The extra keys of a block, its salt under the reader's tag. Only the block that starts a sequence
-/// carries it: the others have it through their parents.
+/// The extra keys of a block, its salt under the reader's tag. Only the block that starts a
+/// sequence carries it: the others have it through their parents.
 fn extra_keys<'a>(block: &'a Described, starts: bool, salt_tag: &str) -> Vec<Extra<'a>> {
     let salt = block.salt.as_deref().filter(|salt| starts && !salt.is_empty());
     let mut keys: Vec<Extra<'a>> = block.extra.iter().map(Extra::Key).collect();

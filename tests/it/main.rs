@@ -9,6 +9,7 @@ mod conformance;
 mod decode;
 mod dns;
 mod dns_server;
+mod doctor;
 mod drain;
 mod fake_engine;
 mod follow;

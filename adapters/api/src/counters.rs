@@ -26,6 +26,20 @@ pub struct Counters {
     pub replay_frames: AtomicU64,
     /// Answers that ended without an end.
     pub replays_failed: AtomicU64,
+    /// Requests for its events to an engine that is asked for them.
+    pub asked: AtomicU64,
+    /// Of these, those that are over, in whatever way.
+    pub answered: AtomicU64,
+    /// Answers without an event.
+    pub answers_empty: AtomicU64,
+    /// Of these, those that came at once, although such an engine waits for events.
+    pub answers_at_once: AtomicU64,
+    /// Answers that there is no such path.
+    pub answers_absent: AtomicU64,
+    /// Blocks that are longer than such an engine says its blocks are.
+    pub blocks_too_long: AtomicU64,
+    /// Answers that showed another reader.
+    pub competing: AtomicU64,
 }
 
 impl Counters {

@@ -10,6 +10,7 @@ mod counters;
 mod delivery;
 mod event;
 mod hash_chain;
+mod knobs;
 mod metrics;
 #[cfg(feature = "source")]
 mod source;
@@ -25,6 +26,7 @@ pub use event::{
 pub use hash_chain::{
     COMPARED_FIRST, Compared, HashBlock, HashChain, HashFunction, Link, SAMPLE_ONE_OF,
 };
+pub use knobs::Knobs;
 pub use metrics::EngineMetrics;
 #[cfg(feature = "source")]
 pub use source::{RequestRefused, Source};

@@ -7,6 +7,8 @@ pub struct EngineMetrics {
     pub started_ms: Option<u64>,
     /// Blocks of the rank's device cache.
     pub pool_blocks: Option<u64>,
+    /// Tokens per block of it.
+    pub block_size: Option<u32>,
     /// Requests that the rank has ended since it started.
     pub request_count: Option<u64>,
     /// Tokens that the rank looked up in its cache since then.

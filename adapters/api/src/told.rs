@@ -9,6 +9,10 @@ pub const RANK_COUNT_MAX: usize = 1024;
 pub struct EventSources {
     /// The served model's name, where the same answer has it.
     pub model: Option<String>,
+    /// Tokens per block, likewise.
+    pub block_size: Option<u32>,
+    /// How block hashes are computed, likewise.
+    pub algorithm: Option<String>,
     /// How the events are got.
     pub streams: Streams,
 }

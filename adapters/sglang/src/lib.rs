@@ -18,6 +18,7 @@
 
 mod block_hash;
 mod capabilities;
+mod knobs;
 mod normalize;
 pub mod server_info;
 mod snapshot;
@@ -30,6 +31,7 @@ use kvbridge_schemas::HashScheme;
 
 pub use block_hash::HASH_FUNCTION;
 pub use capabilities::{capabilities, snapshot_support};
+pub use knobs::KNOBS;
 pub use kvbridge_adapters_msgpack::{
     BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
 };

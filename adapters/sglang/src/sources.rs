@@ -21,7 +21,9 @@ pub fn read_sources(body: &[u8]) -> Result<EventSources, SourcesFault> {
         })
     });
     let streams = streams.collect::<Result<_, _>>()?;
-    Ok(EventSources { model: info.model, streams: Streams::Published(streams) })
+    let streams = Streams::Published(streams);
+    let block_size = Some(info.block_size);
+    Ok(EventSources { model: info.model, block_size, algorithm: None, streams })
 }
 
 fn fault(body: &[u8], error: &ServerInfoError) -> SourcesFault {

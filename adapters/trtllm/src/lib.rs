@@ -23,11 +23,14 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
+#[cfg(feature = "source")]
+mod answer;
 pub mod block_key;
 mod capabilities;
 mod fault;
 mod instance;
 mod jump;
+mod knobs;
 pub mod limits;
 #[cfg(feature = "source")]
 mod poll;
@@ -42,6 +45,7 @@ mod wire;
 pub use capabilities::capabilities;
 pub use fault::{BodyError, Fault};
 pub use instance::{Instance, Step, Strange};
+pub use knobs::KNOBS;
 #[cfg(feature = "source")]
 pub use poll::{Permit, PollSettings, Poller};
 pub use rank::FORMAT_JSON;

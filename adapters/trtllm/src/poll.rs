@@ -18,17 +18,21 @@ use tokio::{
         Notify,
         mpsc::{self, error::TrySendError},
     },
-    time::{MissedTickBehavior, interval, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 use tracing::{debug, info, warn};
 
 use crate::{
     Instance, ServerInfo, Step, Strange,
-    fault::BodyError,
+    answer::{PollError, read},
+    fault::Fault,
     limits::{BODY_BYTES_MAX, SERVER_INFO_BYTES_MAX},
     rank_source::RankSource,
     seat::{Seat, Seats},
 };
+
+/// An answer without events that takes less was not waited for: the engine's wait is 2 s.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// How an engine is asked.
 #[derive(Clone, Debug)]
@@ -97,26 +101,6 @@ struct Drain {
     strange: u64,
     /// A reader's queue was full: the engine waited, and may have dropped what it kept.
     is_held_up: bool,
-}
-
-/// Why a request brought nothing.
-#[derive(Debug, thiserror::Error)]
-enum PollError {
-    #[error("no answer: {}", root(.0))]
-    Request(#[from] reqwest::Error),
-    #[error("answered {0}")]
-    Status(StatusCode),
-    #[error(transparent)]
-    Body(#[from] BodyError),
-}
-
-/// What caused it all; the chain above repeats the address.
-fn root(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
 }
 
 impl Poller {
@@ -236,8 +220,23 @@ impl Poller {
         if !drain.is_attached {
             drain.instance.told(&self.info().await?);
         }
-        let body = self.ask(drain).await?;
+        self.count(|counters| {
+            Counters::one(&counters.asked);
+        });
+        let begun = Instant::now();
+        let answer = self.ask(drain).await;
+        self.count(|counters| {
+            Counters::one(&counters.answered);
+        });
+        let body = answer?;
         let events = Instance::split(&body)?;
+        if events.is_empty() {
+            let at_once = begun.elapsed() < AT_ONCE;
+            self.count(|counters| {
+                Counters::one(&counters.answers_empty);
+                Counters::add(&counters.answers_at_once, usize::from(at_once));
+            });
+        }
         if !std::mem::replace(&mut drain.is_attached, true) {
             info!(url = %self.settings.url, "the engine's events can be read");
         }
@@ -251,6 +250,11 @@ impl Poller {
             let Step { told, faults, strange } = drain.instance.step(text);
             for fault in faults {
                 debug!(url = %self.settings.url, %fault, "event lost");
+                if matches!(fault, Fault::LongBlock { .. }) {
+                    self.count(|counters| {
+                        Counters::one(&counters.blocks_too_long);
+                    });
+                }
             }
             if let Some(strange) = strange {
                 self.note(drain, strange);
@@ -266,6 +270,9 @@ impl Poller {
     /// Says at the end of an answer if it shows another reader.
     async fn competing(&self, drain: &mut Drain) {
         if drain.instance.ends_answer() {
+            self.count(|counters| {
+                Counters::one(&counters.competing);
+            });
             for at in 0..self.rank_count() {
                 self.tell(at, SourceEvent::Competing.into()).await;
             }
@@ -314,6 +321,10 @@ impl Poller {
                 PollError::Request(_) | PollError::Status(_) => &counters.receive_failed,
             };
             Counters::one(of);
+            let absent = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
+            if matches!(error, PollError::Status(status) if absent.contains(status)) {
+                Counters::one(&counters.answers_absent);
+            }
         });
         if drain.failed == 0 {
             warn!(url = %self.settings.url, %error, "the engine's events cannot be read");
@@ -376,16 +387,4 @@ impl Poller {
         let factor = 2_u32.saturating_pow(failed.saturating_sub(1).min(16));
         self.settings.retry_first.saturating_mul(factor).min(self.settings.retry_max)
     }
-}
-
-/// A body, up to its limit.
-async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, PollError> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > max {
-            return Err(BodyError::TooLarge { max }.into());
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }

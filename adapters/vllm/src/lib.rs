@@ -18,6 +18,7 @@
 
 pub mod block_hash;
 mod capabilities;
+mod knobs;
 mod metrics;
 mod normalize;
 mod wire;
@@ -26,6 +27,7 @@ use kvbridge_adapters_msgpack::{Dialect, Fault, Opened, Read, Reader};
 use kvbridge_schemas::HashScheme;
 
 pub use capabilities::capabilities;
+pub use knobs::KNOBS;
 pub use kvbridge_adapters_msgpack::{
     BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
 };

@@ -1,6 +1,6 @@
 //! PURE. The few lines of vLLM's `/metrics` that matter here. Total: what cannot be read is absent.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use kvbridge_adapters_api::EngineMetrics;
 
@@ -9,6 +9,10 @@ const STARTED: &str = "process_start_time_seconds";
 
 /// The cache's layout, in labels.
 const CACHE: &str = "vllm:cache_config_info";
+
+/// Blocks of the device, and tokens per block.
+const POOL: &str = "num_gpu_blocks";
+const SIZE: &str = "block_size";
 
 /// Requests that ended, by reason.
 const REQUESTS: &str = "vllm:request_success_total";
@@ -30,7 +34,10 @@ pub fn read_metrics(text: &[u8], rank: u32) -> EngineMetrics {
         }
         match sample.name {
             STARTED => metrics.started_ms = sample.span().and_then(millis),
-            CACHE => metrics.pool_blocks = pool_blocks(sample.labels).or(metrics.pool_blocks),
+            CACHE => {
+                metrics.pool_blocks = number(sample.labels, POOL).or(metrics.pool_blocks);
+                metrics.block_size = number(sample.labels, SIZE).or(metrics.block_size);
+            }
             REQUESTS => add(&mut metrics.request_count, &sample),
             QUERIES => add(&mut metrics.queried_tokens, &sample),
             HITS => add(&mut metrics.hit_tokens, &sample),
@@ -98,8 +105,8 @@ fn millis(span: Duration) -> Option<u64> {
 }
 
 /// The engine says so in a label, or `None` before it knows.
-fn pool_blocks(labels: &str) -> Option<u64> {
-    label(labels, "num_gpu_blocks")?.parse().ok().filter(|blocks| *blocks > 0)
+fn number<N: FromStr + PartialOrd + From<u8>>(labels: &str, name: &str) -> Option<N> {
+    label(labels, name)?.parse().ok().filter(|number| *number > N::from(0))
 }
 
 /// A label's value as it is written. Those read here have no escapes.
@@ -151,6 +158,7 @@ process_start_time_seconds 1.70000000025e+09
         let first = EngineMetrics {
             started_ms,
             pool_blocks: Some(7543),
+            block_size: Some(16),
             request_count: Some(1234),
             queried_tokens: Some(2_500_000),
             hit_tokens: Some(2_000_016),
@@ -159,6 +167,7 @@ process_start_time_seconds 1.70000000025e+09
         let second = EngineMetrics {
             started_ms,
             pool_blocks: Some(7000),
+            block_size: Some(16),
             request_count: Some(5),
             ..EngineMetrics::default()
         };

@@ -9,5 +9,5 @@ pub(crate) mod peer;
 mod radix;
 mod resumed;
 mod snapshots;
-mod started;
+pub(crate) mod started;
 mod truth;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::program::{Running, kvbridge, without_authorities};
 
 /// A bridge, and where its first replica is.
-pub(super) fn bridge(run: &[String], state: Option<&Path>) -> (Running, String) {
+pub(crate) fn bridge(run: &[String], state: Option<&Path>) -> (Running, String) {
     let mut command = without_authorities(kvbridge());
     if let Some(state) = state {
         command.env("KVBRIDGE__STATE__DIR", state);
@@ -20,7 +20,7 @@ pub(super) fn bridge(run: &[String], state: Option<&Path>) -> (Running, String) 
 }
 
 /// A fake engine on free ports but that of its server, and where it is.
-pub(super) fn fake_engine(engine: &str, http: &str, args: &str) -> (Running, Value) {
+pub(crate) fn fake_engine(engine: &str, http: &str, args: &str) -> (Running, Value) {
     let mut command = kvbridge();
     command.args(["fake-engine", "--engine", engine]);
     command.args("--ports-json --pub 0 --replay 0".split(' '));

@@ -28,7 +28,9 @@ pub fn read_sources(body: &[u8]) -> Result<EventSources, SourcesFault> {
         ServerInfo { tokens_per_block: None, kv_cache_hash_algo: None } => {
             Err(SourcesFault::Foreign)
         }
-        ServerInfo { .. } => Ok(EventSources { model: None, streams: Streams::Drained }),
+        ServerInfo { tokens_per_block: block_size, kv_cache_hash_algo: algorithm } => {
+            Ok(EventSources { model: None, block_size, algorithm, streams: Streams::Drained })
+        }
     }
 }
 
@@ -38,10 +40,14 @@ mod tests {
 
     #[test]
     fn an_engine_is_known_by_its_own_fields() {
-        let drained = EventSources { model: None, streams: Streams::Drained };
-        for body in [r#"{"tokens_per_block": 32}"#, r#"{"kv_cache_hash_algo": "v1_block_key"}"#] {
-            assert_eq!(read_sources(body.as_bytes()), Ok(drained.clone()), "{body}");
-        }
+        let drained = |block_size, algorithm: Option<&str>| {
+            let algorithm = algorithm.map(str::to_owned);
+            Ok(EventSources { model: None, block_size, algorithm, streams: Streams::Drained })
+        };
+        let size = br#"{"tokens_per_block": 32}"#;
+        assert_eq!(read_sources(size), drained(Some(32), None));
+        let algorithm = br#"{"kv_cache_hash_algo": "v1_block_key"}"#;
+        assert_eq!(read_sources(algorithm), drained(None, Some("v1_block_key")));
         for body in ["{}", r#"{"kv_events": null, "page_size": 16}"#, "nothing"] {
             assert_eq!(read_sources(body.as_bytes()), Err(SourcesFault::Foreign), "{body}");
         }

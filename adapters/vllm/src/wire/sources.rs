@@ -16,7 +16,8 @@ pub fn read_sources(body: &[u8]) -> Result<EventSources, SourcesFault> {
     }
     let mut streams = by_rank.iter().map(stream).collect::<Result<Vec<_>, _>>()?;
     streams.sort_by_key(|stream| stream.rank);
-    Ok(EventSources { model: None, streams: Streams::Published(streams) })
+    let streams = Streams::Published(streams);
+    Ok(EventSources { model: None, block_size: None, algorithm: None, streams })
 }
 
 fn stream((rank, config): (&String, &Value)) -> Result<RankStream, SourcesFault> {
@@ -68,7 +69,8 @@ mod tests {
             stream(2, "tcp://10.0.0.7:41234", Some("tcp://*:5659"), ""),
             stream(10, "tcp://*:5567", None, "kv"),
         ];
-        let read = EventSources { model: None, streams: Streams::Published(streams) };
+        let streams = Streams::Published(streams);
+        let read = EventSources { model: None, block_size: None, algorithm: None, streams };
         assert_eq!(read_sources(body), Ok(read));
     }
 
