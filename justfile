@@ -31,9 +31,9 @@ play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
 # everything that .ci/run leaves out
 full: ci compose soak sim-long fuzz bench alerts advisories
 
-# the shipped docker-compose.yml, really brought up; needs a Docker daemon
-compose:
-    tests/containers/compose.sh
+# the shipped docker-compose.yml, really brought up, plain or `ha`; needs a Docker daemon
+compose *profile:
+    tests/containers/compose.sh {{profile}}
 
 # thousands of seeds of both simulators, in an optimised build; prints how many faults of which kind
 sim-long seeds="5000":

@@ -45,6 +45,12 @@ impl ConfigArgs {
         Ok(config::load(file.as_ref(), &environment.variables, flags)?)
     }
 
+    /// What was read, without secrets; asked for once [`load`](ConfigArgs::load) has proven it.
+    pub fn shown(&self, environment: &Environment) -> Result<toml::Table, ConfigError> {
+        let file = self.file(environment)?;
+        Ok(config::shown(file.as_ref(), &environment.variables))
+    }
+
     fn file(&self, environment: &Environment) -> Result<Option<FileText>, ConfigError> {
         let named =
             self.config.clone().or_else(|| environment.get(CONFIG_VARIABLE).map(Into::into));

@@ -128,6 +128,13 @@ Examples:
   kvbridge bus permissions --role bridge --role index --model llama > users.conf      include users.conf
   kvbridge bus permissions --config kvbridge.toml --role viewer";
 
+pub(super) const SUPPORT_BUNDLE: &str = "\
+Hosts, models and the names of sources are in it; prompts, hashes and secrets are not.
+
+Examples:
+  kvbridge support-bundle --config kvbridge.toml --out bundle.json
+  kvbridge support-bundle --url https://bridge:8090 --ca ca.pem --token-file token --listen 30s";
+
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   kvbridge completions bash > /etc/bash_completion.d/kvbridge

@@ -15,6 +15,7 @@ mod examples;
 mod exit;
 mod fake_engine;
 mod health;
+mod man;
 mod nats_args;
 mod play;
 mod play_args;
@@ -26,6 +27,7 @@ mod signal;
 mod snapshot;
 mod source_args;
 mod sse;
+mod support_bundle;
 mod tail;
 mod tail_bus;
 
@@ -45,6 +47,7 @@ pub use doctor::{DoctorArgs, DoctorError};
 pub use exit::Exit;
 pub use fake_engine::FakeEngineArgs;
 pub use health::HealthArgs;
+pub use man::ManArgs;
 pub use nats_args::{AccessArgs, NatsArgs};
 pub use play::PlayArgs;
 pub use play_args::{PlaybackArgs, Seqs};
@@ -52,6 +55,7 @@ pub use replay::{ReplayArgs, ReplayError};
 pub use run::{RunArgs, RunError};
 pub use snapshot::{SnapshotArgs, SnapshotError};
 pub use source_args::SourceArgs;
+pub use support_bundle::SupportBundleArgs;
 pub use tail::{TailArgs, TailError};
 pub use tail_bus::TailBusArgs;
 
@@ -100,8 +104,12 @@ pub enum Command {
     CheckConfig(CheckArgs),
     /// Look at a NATS bus, set it up, print who needs which permissions
     Bus(Box<BusArgs>),
+    /// Collect what whoever helps needs to see, without prompts and secrets
+    SupportBundle(Box<SupportBundleArgs>),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
+    /// Write manual pages into a folder
+    Man(ManArgs),
 }
 
 /// The version, with the commit if the build was told (`KVBRIDGE_COMMIT`): a source archive has
@@ -223,6 +231,8 @@ pub async fn execute(
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
         Command::Bus(args) => Box::pin(args.execute(environment, console)).await,
+        Command::SupportBundle(args) => Box::pin(args.execute(environment, console)).await,
         Command::Completions(args) => Ok(args.execute(console)?),
+        Command::Man(args) => Ok(args.execute(console)?),
     }
 }

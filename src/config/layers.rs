@@ -66,6 +66,11 @@ impl Layers {
         layers
     }
 
+    /// All of it, as it stands there.
+    pub(super) fn into_table(self) -> Table {
+        self.table
+    }
+
     /// Where the value at `path` came from.
     pub(super) fn origin(&self, path: &str) -> Option<String> {
         self.env_origin.get(path).or(self.file_name.as_ref()).cloned()

@@ -24,6 +24,7 @@ mod layers;
 mod problem;
 mod reach;
 mod secret;
+mod shown;
 mod sinks;
 mod sinks_file;
 mod sources;
@@ -62,6 +63,7 @@ pub use layers::{ENV_PREFIX, FileText};
 pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
+pub use shown::shown;
 pub use sinks::SinkConfig;
 pub use sinks_file::SinkFile;
 

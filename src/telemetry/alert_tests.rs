@@ -1,10 +1,12 @@
-//! The alert rules that are shipped speak of metrics and alarms that exist, by their severity.
+//! The alert rules and the dashboard that are shipped speak of metrics and alarms that exist, the
+//! alarms by their severity.
 
 use std::collections::BTreeSet;
 
 use crate::alarms::{Alarm, Severity};
 
 const ALERTS: &str = include_str!("../../deploy/prometheus/alerts.yml");
+const DASHBOARD: &str = include_str!("../../deploy/grafana/kvbridge.json");
 
 /// Names in a text that begin with `kvbridge_`.
 fn metrics(text: &str) -> BTreeSet<&str> {
@@ -19,6 +21,22 @@ fn every_metric_that_an_alert_names_is_documented() {
     assert!(named.len() >= 8, "the rules are not found: {named:?}");
     let unknown: Vec<_> = named.difference(&documented).collect();
     assert!(unknown.is_empty(), "not in docs/specs/metrics.md: {unknown:?}");
+}
+
+#[test]
+fn every_metric_that_the_dashboard_shows_is_documented_or_recorded() {
+    let mut known = metrics(include_str!("../../docs/specs/metrics.md"));
+    let recorded = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- record: "));
+    known.extend(recorded);
+    // A distribution is shown by its buckets.
+    let words = DASHBOARD.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
+    let named: BTreeSet<&str> = words
+        .filter(|word| word.starts_with("kvbridge_") || word.starts_with("kvbridge:"))
+        .map(|word| word.strip_suffix("_bucket").unwrap_or(word))
+        .collect();
+    assert!(named.len() >= 20, "the expressions are not found: {named:?}");
+    let unknown: Vec<_> = named.difference(&known).collect();
+    assert!(unknown.is_empty(), "neither in docs/specs/metrics.md nor recorded: {unknown:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 """Whether a kvbridge holds what a fake engine has: waits until both stand at one seq, then compares every
 block, and asks for a match of a prompt that the engine has just completed. Prints one JSON line.
 
-usage: check.py ENGINE_URL KVBRIDGE_URL [--epoch-above EPOCH]
+usage: check.py ENGINE_URL KVBRIDGE_URL [--epoch-above EPOCH] [--instance NAME]
 """
 
 import argparse
@@ -55,6 +55,7 @@ def main():
     parser.add_argument("engine")
     parser.add_argument("kvbridge")
     parser.add_argument("--epoch-above", type=int, default=0)
+    parser.add_argument("--instance", help="which replica it is, where there are several")
     args = parser.parse_args()
 
     prompt = list(range(7_000, 7_064))
@@ -63,6 +64,7 @@ def main():
     def replica():
         ask(f"{args.engine}/v1/completions", completion)
         found = json.loads(ask(f"{args.kvbridge}/v1/replicas"))["replicas"]
+        found = [it for it in found if args.instance in (None, it["replica"]["instance"])]
         good = len(found) == 1 and found[0]["trust"] == "exact" and found[0]["epoch"] > args.epoch_above
         return (found[0] if good else None), found
 
@@ -86,8 +88,9 @@ def main():
     def matched():
         ask(f"{args.engine}/v1/completions", completion)
         answer = json.loads(ask(f"{args.kvbridge}/v1/match", {"model": "fake", "token_ids": prompt}))
-        match = answer["replicas"][0]
-        usable = match["usable"] and match["matched_blocks"] == len(prompt) // 16
+        match = next(it for it in answer["replicas"] if it["key"] == key)
+        # An engine that keeps no block of a sequence's very end has one less.
+        usable = match["usable"] and match["matched_blocks"] >= len(prompt) // 16 - 1
         return (match["matched_blocks"] if usable else None), answer
 
     found["matched_blocks"] = until("a match", matched)

@@ -4,7 +4,7 @@
 # toolchain. A stand-in also believes the certificate authorities that this machine believes, because a
 # network that hides registries often re-signs what it lets through. Nothing of that is in our own images.
 set -euo pipefail
-readonly BASE=debian:bookworm-slim RUST=rust:1.95-slim-bookworm NATS=nats:2.15
+readonly BASE=debian:bookworm-slim RUST=rust:1.95-slim-bookworm NATS=nats:2.15 PROMETHEUS=prom/prometheus:v3.5.0
 readonly CA=/etc/ssl/certs/ca-certificates.crt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -54,6 +54,17 @@ nats() {
     docker build -q -t "$NATS" "$work/nats" >&2
 }
 
+# Debian's, an older release with the same rules and flags.
+prometheus() {
+    printf '%s\n' 'FROM debian:bookworm-slim' \
+        'RUN apt-get update -q && apt-get install -y --no-install-recommends prometheus && rm -rf /var/lib/apt/lists/*' \
+        'RUN mkdir -p /prometheus && chown nobody /prometheus' 'USER nobody' 'ENTRYPOINT ["prometheus"]' \
+        'CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]' |
+        docker build -q -t "$PROMETHEUS" - >&2
+}
+
 have "$BASE" >&2 || base
-have "$RUST" >&2 || rust
+# A program that was built before needs no toolchain.
+[ "${KVBRIDGE_TARGET:-}" = runtime-prebuilt ] || have "$RUST" >&2 || rust
 have "$NATS" >&2 || nats
+[ "${1:-}" != ha ] || have "$PROMETHEUS" >&2 || prometheus
