@@ -8,6 +8,7 @@
 //! - [`jobs`]: PURE. Deliberate resyncs and flushes: whom to ask now, and what came of it.
 //! - [`route`]: PURE. Which replica a request should go to, from matches and load.
 //! - [`shared_log`]: PURE. What bridges must write, and readers believe, of a log they share.
+//! - [`sink_line`]: PURE. What one router is told of one replica, in a form that it knows.
 //! - [`slo`]: PURE. What routing was worth: predicted against observed, turns that were scattered.
 //!
 //! With the feature `shell` (on by default), everything that touches the world:
@@ -25,6 +26,7 @@
 //! - `lookout`: asks engines where their events are.
 //! - `engine_metrics`: what engines say of themselves beside their events.
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
+//! - `sinks`: routers that are fed in forms they know.
 //! - `telemetry`: metrics and the log.
 //! - `checkup`: sees for `doctor`.
 //! - `clock`: the only place that reads time.
@@ -76,6 +78,9 @@ mod recent;
 pub mod recovery;
 pub mod route;
 pub mod shared_log;
+pub mod sink_line;
+#[cfg(feature = "shell")]
+pub mod sinks;
 pub mod slo;
 #[cfg(feature = "shell")]
 pub mod telemetry;

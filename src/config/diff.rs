@@ -44,6 +44,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         ready,
         backfill,
         shutdown,
+        sinks,
     } = wanted;
     let mut changes = Changes {
         added: Vec::new(),
@@ -65,6 +66,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         ("state.dir", running.state.dir == state.dir),
         ("ready", running.ready == *ready),
         ("backfill", running.backfill == *backfill),
+        ("sinks", running.sinks == *sinks),
     ];
     fixed.extend(fixed_http(&running.http, http));
     fixed.extend(fixed_view(&running.view, view));

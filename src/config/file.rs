@@ -7,6 +7,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 pub use super::discovery_file::DiscoverFile;
 use super::discovery_file::DiscoveryFile;
+use super::sinks_file::SinkFile;
 use super::{ReadyPolicy, Secret, SourceFile};
 
 /// The whole file. `validate` turns it into a [`Config`](super::Config).
@@ -266,13 +267,6 @@ pub struct ShutdownFile {
     pub timeout: Option<Span>,
     /// How long `/readyz` says 503 before anything stops.
     pub drain: Option<Span>,
-}
-
-/// `[[sinks]]`: any table; none can be opened yet, so its fields are not looked at.
-#[derive(Clone, Debug, Default, serde::Deserialize)]
-pub struct SinkFile {
-    /// Which sink.
-    pub kind: Option<String>,
 }
 
 /// A duration such as `250ms`. A bare number is refused: it would have no unit.

@@ -308,3 +308,46 @@ impl Default for Limits {
         }
     }
 }
+
+/// Sinks of one process. Too small: a fleet's routers of several kinds. Too large: each costs two
+/// sockets, a thread and a copy of what it told for each replica.
+pub const SINK_COUNT_MAX: usize = 64;
+
+/// Where a sink publishes rank 0, and where it answers.
+pub const SINK_LISTEN: &str = "127.0.0.1:6557";
+/// A hundred ports above: rank r is at port + r in both.
+pub const SINK_REPLAY: &str = "127.0.0.1:6657";
+
+/// How long trust may be away before a router is told that everything is gone. Too small: each gap
+/// that a replay closes costs the whole view twice. Too large: a router goes on with what nobody
+/// believes.
+pub const SINK_GRACE: Duration = Duration::from_secs(2);
+
+/// Silence after which a sink sends an empty batch. Too small: traffic for nothing. Too large: a
+/// router that lost the last batch, or came late to an idle engine, stays wrong that long.
+pub const SINK_HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// Messages of drivers that wait for a sink. Too small: a burst costs the whole views again. Too
+/// large: memory, and lag that nobody sees. Full: the message is dropped and counted, and every
+/// view is told again.
+pub const SINK_QUEUE_MESSAGES: u32 = 4096;
+
+/// Batches that a sink keeps of each replica for readers that lost some. Too small: a short break
+/// costs the whole view. Too large: memory.
+pub const SINK_JOURNAL_BATCHES: usize = 10_000;
+
+/// Their bytes; the same trade.
+pub const SINK_JOURNAL_BYTES: usize = 32 * 1024 * 1024;
+
+/// Numbers after which a line that began at 0 begins there again. Too small: every reader gets the
+/// whole view that often. Too large: a late reader is answered with as many empty batches, some 30
+/// bytes each.
+pub const SINK_RENUMBER_AFTER: u64 = 500_000;
+
+/// Answers of one replica's line under way at a time. Too small: readers that come together wait
+/// for their own retries. Too large: each may hold a whole view in bytes.
+pub const SINK_ANSWERS_MAX: usize = 4;
+
+/// Time between two tries to bind a port that is taken. Too small: a line in the log each time. Too
+/// large: a port that is free again stays unused.
+pub const SINK_BIND_RETRY: Duration = Duration::from_secs(1);

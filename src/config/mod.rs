@@ -25,6 +25,8 @@ mod problem;
 mod reach;
 mod secret;
 mod shown;
+mod sinks;
+mod sinks_file;
 mod source_file;
 mod sources;
 mod validate;
@@ -63,6 +65,8 @@ pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
 pub use shown::shown;
+pub use sinks::SinkConfig;
+pub use sinks_file::SinkFile;
 pub use source_file::SourceFile;
 
 pub use crate::adapters::Options;
@@ -103,9 +107,16 @@ pub struct Config {
     pub backfill: BackfillMode,
     /// The orderly end.
     pub shutdown: ShutdownConfig,
+    /// Routers to feed.
+    pub sinks: Vec<SinkConfig>,
 }
 
 impl Config {
+    /// Whether views keep what only other routers need.
+    pub fn describes(&self) -> bool {
+        !self.sinks.is_empty()
+    }
+
     /// Whether there is an engine to read, or to look for.
     pub fn has_sources(&self) -> bool {
         !self.entries.is_empty()

@@ -55,7 +55,10 @@ fn every_problem_is_reported_at_once() {
         [state]
         dir = ""
         [[sinks]]
-        kind = "x"
+        preset = "x"
+        listen = "0.0.0.0:1"
+        tiers = ["moon"]
+        block_size = 0
     "#;
     expect![[r#"
         limits.frame_max: invalid type: integer `5`, expected a size with its unit, such as "64MiB" (kvbridge.toml)
@@ -72,7 +75,9 @@ fn every_problem_is_reported_at_once() {
         bus.kind: expected embedded, nats or zmq, got "pigeon" (kvbridge.toml)
         recovery.lease: must be longer than recovery.idle_probe and recovery.audit (kvbridge.toml)
         state.dir: must not be empty (kvbridge.toml)
-        sinks[0]: no sink is supported by this version, got kind "x" (kvbridge.toml)"#]]
+        sinks[0].preset: expected one of llm-d, dynamo, vllm, aibrix, conductor, got "x" (kvbridge.toml)
+        sinks[0].listen: is not the loopback, and a reader of a sink is asked nothing and sees prompts: set insecure in the sink (kvbridge.toml)
+        sinks[0].block_size: must be at least 1 (kvbridge.toml)"#]]
     .assert_eq(&problems(text, &[]));
 }
 

@@ -9,7 +9,8 @@ use kvbridge_schemas::{Epoch, Seq, SnapshotHeader, Trust};
 use tower::ServiceExt;
 
 use super::{
-    tests::{KEY, World, envelope, guarded, replica},
+    test_world::{KEY, World, guarded, replica},
+    tests::envelope,
     *,
 };
 use crate::pipeline::{Command, ViewCut};
@@ -177,6 +178,7 @@ async fn a_snapshot_shows_salts_only_when_asked_with_the_scope() {
                 projection: kvbridge_schemas::Projection::Last8,
                 removal: kvbridge_adapters_api::Removal::PerCopy,
                 orphans_max: 10,
+                describes: false,
             };
             let view = crate::view::View::install(settings, records).unwrap();
             assert!(answer.send(ViewCut { header, view }).is_ok());

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 use super::{
     Access,
-    tests::{KEY, World, exact, guarded},
+    test_world::{KEY, World, exact, guarded},
 };
 use crate::config::Limits;
 

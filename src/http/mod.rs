@@ -23,6 +23,7 @@ mod readiness;
 mod replicas;
 mod route;
 mod serve;
+mod sinks;
 mod snapshot;
 mod sources;
 mod stall;
@@ -40,6 +41,8 @@ mod jobs_tests;
 mod route_tests;
 #[cfg(test)]
 mod serve_tests;
+#[cfg(test)]
+mod test_world;
 #[cfg(test)]
 mod tests;
 
@@ -222,6 +225,7 @@ impl Api {
             .route("/v1/sources", get(sources::all))
             .route("/v1/jobs", get(jobs::all))
             .route("/v1/jobs/{id}", get(jobs::one))
+            .route("/v1/sinks", get(sinks::all))
             .route("/v1/match", post(match_prefix::answer))
             .route("/v1/route", post(route::answer))
             .route("/v1/events", get(events::stream))

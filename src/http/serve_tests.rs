@@ -11,7 +11,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{tests::guarded, *};
+use super::{test_world::guarded, *};
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -17,6 +17,7 @@ use crate::{
 impl Driver {
     /// Queues a change with what was believed before it.
     pub(super) fn write(&mut self, deltas: Vec<Delta>) {
+        self.note_changes(&deltas);
         let published = self.published();
         self.writes.push(IndexWrite::Apply { slot: self.slot, deltas, published });
     }

@@ -12,7 +12,7 @@ use kvbridge_schemas::{
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{HashStanding, Signs};
+use super::{Feeds, HashStanding, Signs};
 use crate::{
     bus::LogLife,
     clock::Clock,
@@ -73,6 +73,8 @@ pub enum Command {
     Restarted,
     /// Whether other ranks of the instance deliver and this one never did.
     RankMissing(bool),
+    /// Tell sinks the whole view.
+    Tell,
     /// The whole view, as it stands now.
     Snapshot(oneshot::Sender<ViewCut>),
     /// The whole view with what it rests on: what a later process needs.
@@ -189,6 +191,7 @@ impl ReplicaHandle {
 pub struct Fleet {
     replicas: RwLock<BTreeMap<ReplicaKey, ReplicaHandle>>,
     events: broadcast::Sender<FleetEvent>,
+    feeds: Arc<Feeds>,
 }
 
 impl Fleet {
@@ -196,7 +199,7 @@ impl Fleet {
     /// many it missed; drivers never wait for readers.
     pub fn new(events_queue: usize) -> Fleet {
         let events = broadcast::channel(events_queue.max(1)).0;
-        Fleet { replicas: RwLock::default(), events }
+        Fleet { replicas: RwLock::default(), events, feeds: Arc::default() }
     }
 
     /// Adds a replica.
@@ -236,6 +239,11 @@ impl Fleet {
         self.events.subscribe()
     }
 
+    /// What drivers tell sinks.
+    pub fn feeds(&self) -> &Arc<Feeds> {
+        &self.feeds
+    }
+
     /// Where drivers say what they applied.
     pub(crate) fn events_sender(&self) -> broadcast::Sender<FleetEvent> {
         self.events.clone()
@@ -266,6 +274,7 @@ mod tests {
             projection: Projection::Last8,
             removal: Removal::PerCopy,
             orphans_max: 8,
+            describes: false,
         });
         let now = ReplicaStatus {
             trust: TierTrust { device: trust, host: Trust::None },

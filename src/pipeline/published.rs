@@ -87,6 +87,7 @@ pub(super) fn open(engine: &Engine, of: &SourceConfig, config: &Config) -> Opene
         projection: engine.projection,
         removal: capabilities.removal,
         orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+        describes: false,
     };
     let limits = DecodeLimits { payload_bytes: frame_bytes_max, ..DecodeLimits::default() };
     let decode = (engine.decode)(limits, of.ignore_tags.clone());

@@ -266,6 +266,7 @@ pub fn polled_view(engine: &EngineKind, config: &Config) -> Option<ViewSettings>
         projection: engine.projection,
         removal: (engine.capabilities)().removal,
         orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+        describes: false,
     })
 }
 

@@ -13,7 +13,7 @@ use kvbridge_schemas::{EngineKind, Epoch, Replica, ReplicaKey};
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    Driver, DriverParts, Fleet, FleetEvent, HashWatch, IndexWriters, Leases, Outputs,
+    Driver, DriverParts, Fed, Fleet, FleetEvent, HashWatch, IndexWriters, Leases, News, Outputs,
     ReplicaHandle, ReplicaStatus, Signs, Tasks,
     budget::{Budget, Budgeted},
     kept::{fold, kept, restore},
@@ -30,6 +30,7 @@ use crate::{
     engine_metrics::Poll,
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
+    sinks::{self, SinkBoard},
     telemetry::SourceMetrics,
     view::{View, ViewSettings},
 };
@@ -53,6 +54,8 @@ pub struct Pipeline {
     pub leases: Arc<Leases>,
     /// How many engines are asked for history at once.
     pub budget: Arc<Budget>,
+    /// How routers are fed.
+    pub sinks: Arc<SinkBoard>,
     /// Time.
     pub clock: Clock,
 }
@@ -108,9 +111,11 @@ pub async fn start(
             Arc::new(ZmqBus::start(zmq, publishes, &fleet, clock, tasks).await?)
         }
     };
+    let sinks = sinks::start(&config.sinks, &fleet, clock, tasks);
     let (sources, drains, leases) = (Arc::default(), Arc::default(), Arc::default());
     let budget = Arc::new(Budget::new(config.recovery.parallel));
-    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, leases, budget, clock };
+    let pipeline =
+        Pipeline { fleet, index, writers, sources, bus, drains, leases, budget, sinks, clock };
     let terms = Terms { config, state, floor: Epoch(0) };
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
@@ -180,8 +185,9 @@ impl Pipeline {
         // The log knows lives that no checkpoint may know: none of them is begun again.
         let floor = floor.max(tail.as_ref().map_or(Epoch(0), |tail| tail.cursor.epoch));
         let may_ask = self.may_ask(source);
-        let opened = registry::open(source, config, (&self.drains, may_ask))
+        let mut opened = registry::open(source, config, (&self.drains, may_ask))
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
+        opened.view.describes = config.describes();
         let (fold, drain) = (fold(source, opened.view), opened.source.capabilities().drain);
         let mut kept = match state {
             _ if view.is_some() => view.unwrap_or_default(),
@@ -285,6 +291,8 @@ impl Pipeline {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|(of, _)| of != key);
         drop(sources);
+        let replica = Arc::clone(&handle.replica);
+        self.fleet.feeds().tell(&Fed { key: key.clone(), replica, news: News::Gone });
         // Without a reader nothing is missed.
         drop(self.fleet.events_sender().send(FleetEvent::Removed(key.clone(), handle.replica)));
     }
@@ -294,6 +302,7 @@ impl Pipeline {
             index: Arc::clone(&self.index),
             writers: Arc::clone(&self.writers),
             events: self.fleet.events_sender(),
+            feeds: Arc::clone(self.fleet.feeds()),
             clock: self.clock,
         }
     }

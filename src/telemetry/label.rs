@@ -30,3 +30,5 @@ pub const REASON: &str = "reason";
 pub const TRIGGER: &str = "trigger";
 /// An alarm's name.
 pub const ALARM: &str = "alarm";
+/// A sink; bounded by the configuration.
+pub const SINK: &str = "sink";

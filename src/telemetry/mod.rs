@@ -16,6 +16,7 @@ pub mod label;
 mod log;
 mod metrics;
 pub mod name;
+mod sinks;
 mod sources;
 
 pub use bus::{BusLogMetrics, BusMetrics, BusRequestMetrics};
@@ -30,4 +31,5 @@ pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
     install_metrics, upkeep,
 };
+pub use sinks::{SinkLineMetrics, SinkMetrics};
 pub use sources::SourceMetrics;

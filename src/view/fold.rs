@@ -1,6 +1,6 @@
 //! How each event changes a view.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use kvbridge_adapters_api::Removal;
 use kvbridge_schemas::{BlockHash, Event, Group, Moved, Parent, Place, Removed, Stored, Tier};
@@ -8,16 +8,12 @@ use kvbridge_schemas::{BlockHash, Event, Group, Moved, Parent, Place, Removed, S
 use super::{
     View,
     block::{Block, Copies, Spot, count_down, count_up},
-    kinds::{Kind, LinkKind},
-    link::{Delta, Link, LinkParent, NodeId, extra_hash, namespace},
+    link::{Delta, Link, LinkParent, NodeId},
     plain::{EVENTS_WARMED, Run},
+    told::{Flags, Told},
     unpack,
 };
 use crate::recovery::Finding;
-
-/// The medium of Mooncake's store and of LMCache, whatever they store in. Neither announces
-/// removals.
-const MEDIUM_WITHOUT_REMOVALS: &str = "cpu";
 
 /// What one call of `apply` says.
 pub(super) struct Output<'a> {
@@ -75,11 +71,15 @@ impl View {
             let key = self.settings.projection.apply(&block.hash);
             let content = block.content.filter(|_| told.dense);
             let extra = content.and_then(|_| told.extra(stored, i));
+            let kept = content.filter(|_| self.settings.describes);
+            let described = kept.and_then(|_| told.describe(stored, i));
+            let is_rich = extra.is_some() || described.is_some();
             let place = parent.zip(content);
-            if extra.is_some() || !self.store_plain((key, &block.hash), place, &mut run, out) {
+            if is_rich || !self.store_plain((key, &block.hash), place, &mut run, out) {
                 self.add_copy(&block.hash, &spot, told.flags, out);
                 if let Some((parent, content)) = place {
-                    let link = told.link(parent, content, extra, stored.bigram);
+                    let mut link = told.link(parent, content, extra, stored.bigram);
+                    link.described = described;
                     self.set_link(NodeId { key, block_size: stored.block_size }, link, &told, out);
                 }
                 self.repack(key);
@@ -256,7 +256,9 @@ impl View {
         };
         let Some(block) = self.unpack(node.key) else { return };
         if let Some(old) = block.links.get(&node.block_size) {
-            if old.same_place(&link) || !told.proven {
+            // One that a snapshot left without its tokens begins anew with them.
+            let adds = old.described.is_none() && link.described.is_some();
+            if (old.same_place(&link) && !adds) || !told.proven {
                 return;
             }
             self.drop_link(node, out);
@@ -328,61 +330,4 @@ impl View {
 
 fn spot_of(place: &Place) -> Spot {
     Spot { tier: place.tier.clone(), group: place.group.as_ref().map(|group| group.index) }
-}
-
-#[derive(Clone, Copy)]
-struct Flags {
-    partial: bool,
-    hint: bool,
-}
-
-/// What a store says of all its blocks alike.
-struct Told {
-    flags: Flags,
-    /// Every block comes with its tokens, in a group that prefix matching uses.
-    dense: bool,
-    /// The tier's engine announces removals.
-    proven: bool,
-    lora: Option<Arc<str>>,
-    salt: Option<Arc<str>>,
-}
-
-impl Told {
-    fn of(stored: &Stored, usable_group: bool) -> Told {
-        let medium = stored.place.medium.as_deref();
-        let hint = stored.place.tier == Tier::Host && medium == Some(MEDIUM_WITHOUT_REMOVALS);
-        Told {
-            flags: Flags { partial: stored.partial, hint },
-            dense: usable_group
-                && !stored.partial
-                && stored.block_size > 0
-                && stored.blocks.iter().all(|block| block.content.is_some()),
-            proven: !hint && !stored.place.tier.is_hint(),
-            lora: stored.lora.as_deref().map(Arc::from),
-            salt: stored.salt.as_deref().map(Arc::from),
-        }
-    }
-
-    /// The kind of the store's blocks that follow another one.
-    fn kind(&self, spot: &Spot, stored: &Stored) -> Kind {
-        let (block_size, bigram) = (stored.block_size, stored.bigram);
-        let (lora, salt) = (self.lora.clone(), self.salt.clone());
-        let link = self.dense.then_some(LinkKind { block_size, root: false, bigram, lora, salt });
-        let Flags { partial, hint } = self.flags;
-        Kind { spot: spot.clone(), partial, hint, link }
-    }
-
-    fn namespace(&self) -> u64 {
-        namespace(self.lora.as_deref(), self.salt.as_deref())
-    }
-
-    fn extra(&self, stored: &Stored, i: usize) -> Option<u64> {
-        let keys = stored.extra.get(i)?;
-        extra_hash(keys, self.lora.as_deref(), self.salt.as_deref())
-    }
-
-    fn link(&self, parent: LinkParent, content: u64, extra: Option<u64>, bigram: bool) -> Link {
-        let (lora, salt) = (self.lora.clone(), self.salt.clone());
-        Link { parent, content, extra, bigram, lora, salt, parked: false }
-    }
 }

@@ -104,7 +104,7 @@ impl Kinds {
         let (mut copies, mut links) = (full.copies.iter(), full.links.iter());
         let (Some((spot, copies)), None) = (copies.next(), copies.next()) else { return None };
         let (link, None) = (links.next(), links.next()) else { return None };
-        if link.is_some_and(|(_, link)| link.extra.is_some()) {
+        if link.is_some_and(|(_, link)| link.extra.is_some() || link.described.is_some()) {
             return None;
         }
         let (partial, hint) = (copies.partial, copies.hint);
@@ -149,6 +149,7 @@ impl LinkKind {
             lora: self.lora.clone(),
             salt: self.salt.clone(),
             parked: plain.parked,
+            described: None,
         }
     }
 }

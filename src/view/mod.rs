@@ -27,15 +27,16 @@ mod plain;
 mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
+mod told;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use kvbridge_adapters_api::Removal;
 use kvbridge_schemas::{BlockHash, Parent, Projection, Tier};
 
 use block::{Block, Full, Groups, Totals};
 use kinds::Kinds;
-pub use link::{Delta, LinkParent, NodeId, namespace};
+pub use link::{Delta, Described, LinkParent, NodeId, namespace};
 use parking::Parking;
 pub use snapshot::InstallError;
 
@@ -54,6 +55,16 @@ pub struct ViewSettings {
     pub removal: Removal,
     /// How many blocks may wait for their parents.
     pub orphans_max: usize,
+    /// Whether blocks keep what only other routers need ([`Described`]): it costs 4 bytes a token
+    /// and some 150 a block.
+    pub describes: bool,
+}
+
+impl ViewSettings {
+    /// Settings of a view that describes nothing.
+    pub const fn of(projection: Projection, removal: Removal, orphans_max: usize) -> ViewSettings {
+        ViewSettings { projection, removal, orphans_max, describes: false }
+    }
 }
 
 /// What one replica holds.
@@ -144,6 +155,15 @@ impl View {
             }
             one.into_iter().chain(many)
         })
+    }
+
+    /// What a store told of a linked block, for routers that compute hashes of their own. Absent
+    /// where nothing is kept, and after a snapshot, which has no tokens.
+    pub fn described(&self, node: NodeId) -> Option<Arc<Described>> {
+        match self.blocks.get(node.key)? {
+            Block::Full(full) => full.links.get(&node.block_size)?.described.clone(),
+            Block::Plain(_) => None,
+        }
     }
 
     /// Whether a child of `node` can be linked: the block is resident and waits for nothing itself.

@@ -220,6 +220,7 @@ impl View {
             lora: record.lora.as_deref().map(Into::into),
             salt: record.salt.as_deref().map(Into::into),
             parked: record.parked && matches!(parent, LinkParent::Block(_)),
+            described: None,
         };
         let Some(block) = self.unpack(key) else { return Ok(()) };
         if let Some(old) = block.links.get(&block_size) {

@@ -56,6 +56,7 @@ mod restart;
 mod security;
 mod sglang;
 mod signal_alarms;
+mod sinks;
 mod sources_api;
 mod stop;
 mod support_bundle;

@@ -187,7 +187,8 @@ fn what_a_process_answers_is_as_documented() {
     let state = scratch("openapi_state");
     let config = format!(
         "[state]\ndir = {:?}\n[[sources]]\nengine = \"vllm\"\nmodel = \"m\"\ninstance = \"i\"\n\
-         endpoint = \"{}\"\nreplay = \"{}\"\npool_blocks = 1\n[view]\nblocks_max = 100000\n",
+         endpoint = \"{}\"\nreplay = \"{}\"\npool_blocks = 1\n[view]\nblocks_max = 100000\n\
+         [[sinks]]\npreset = \"vllm\"\nlisten = \"127.0.0.1:0\"\nreplay = \"127.0.0.1:0\"\n",
         state.to_str().unwrap(),
         peer.live(),
         peer.replay()
@@ -234,6 +235,8 @@ fn what_a_process_answers_is_as_documented() {
         json!({"name": "b", "engine": "vllm", "endpoint": "tcp://127.0.0.1:1", "model": "b"});
     it.ask(("post", "/v1/sources"), "/v1/sources", Some(source));
     it.ask(("get", "/v1/sources"), "/v1/sources", None);
+    let sinks = it.ask(("get", "/v1/sinks"), "/v1/sinks", None);
+    assert!(sinks.contains("listen"), "{sinks}");
     it.ask(("delete", "/v1/sources/b"), "/v1/sources/{name}", None);
     it.ask(("delete", "/v1/sources/b"), "/v1/sources/{name}", None);
     it.ask(("post", "/v1/config/reload"), "/v1/config/reload", None);

@@ -389,7 +389,12 @@ impl World {
 }
 
 pub(crate) fn view_settings() -> ViewSettings {
-    ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10_000 }
+    ViewSettings {
+        projection: Projection::Last8,
+        removal: Removal::PerCopy,
+        orphans_max: 10_000,
+        describes: false,
+    }
 }
 
 /// An input in one short word; a batch by its seq alone.
