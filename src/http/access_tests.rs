@@ -9,8 +9,8 @@ use kvbridge_schemas::{Epoch, Seq, SnapshotHeader, Trust};
 use tower::ServiceExt;
 
 use super::{
-    test_world::{KEY, World, guarded, replica},
     tests::envelope,
+    world_tests::{KEY, World, guarded, replica},
     *,
 };
 use crate::pipeline::{Command, ViewCut};

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 use super::{
     Access,
-    test_world::{KEY, World, exact, guarded},
+    world_tests::{KEY, World, exact, guarded},
 };
 use crate::config::Limits;
 

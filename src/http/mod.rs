@@ -42,9 +42,9 @@ mod route_tests;
 #[cfg(test)]
 mod serve_tests;
 #[cfg(test)]
-mod test_world;
-#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod world_tests;
 
 use std::{
     collections::BTreeMap,

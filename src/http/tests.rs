@@ -15,7 +15,7 @@ use kvbridge_schemas::{
 use tower::ServiceExt;
 
 use super::{
-    test_world::{KEY, World, exact, replica, stored, world},
+    world_tests::{KEY, World, exact, replica, stored, world},
     *,
 };
 use crate::pipeline::{Command, FleetEvent, ViewCut};
