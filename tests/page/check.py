@@ -198,7 +198,7 @@ def orders_ask_twice(browser, url, world):
     assert page.locator("#changes li").count() == before, "nothing was confirmed"
     page.locator("#resync").click()
     page.locator("#order-confirm").click()
-    expect(page.locator("#order-status")).to_contain_text("asked:", timeout=SOON_MS)
+    expect(page.locator("#order-status")).to_contain_text("reached", timeout=SOON_MS)
     expect(page.locator("#changes li")).not_to_have_count(before, timeout=SOON_MS)
 
 

@@ -52,7 +52,7 @@ function changeLine(change, before) {
 export function show(replica, now) {
   byId("no-detail").hidden = Boolean(replica);
   byId("changes-title").hidden = !replica;
-  byId("resync").disabled = !replica;
+  byId("resync").disabled = byId("flush").disabled = !replica;
   const told = replica ? factsOf(replica, now).flatMap(([name, text]) => fact(name, text)) : [];
   arrange(byId("facts"), told);
   const changes = replica?.changes ?? [];
