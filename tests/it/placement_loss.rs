@@ -14,9 +14,9 @@ use crate::{
 /// The bridge is slower than its engine: it drops from its own queue, says so and asks for it.
 #[tokio::test]
 async fn placement_back_pressure_is_an_overflow_that_is_told_and_repaired() {
-    let more = More { limits: "source_queue = 1\n", ..More::default() };
+    let more = More { limits: "source_queue = 4\n", ..More::default() };
     let placement = Placement::start("pressure", "--blocks 96", more).await;
-    placement.replay.set(Link::Stalled);
+    placement.replay.set(Link::Cut);
     while placement.pair.fact("overflowed").await == 0 {
         placement.pair.burst(200).await;
     }
