@@ -20,16 +20,20 @@ sim seed="0":
 golden:
     UPDATE_EXPECT=1 cargo test -p kvbridge-schemas --test golden
 
-# a recording as an engine: both ends in one process
+# three modelled engines, their faults, and the page
 demo *arguments:
-    cargo run --release -- run --play tests/fixtures/vllm-0.32.0-basic.jsonl {{arguments}}
+    cargo run --release -- demo {{arguments}}
 
 # a recording as an engine, for another process to read
 play file="tests/fixtures/vllm-0.32.0-basic.jsonl" *arguments:
     cargo run --release -- play {{file}} {{arguments}}
 
+# the page in a real Chromium; screenshots go to the folder
+page folder="target/page":
+    tests/page/run.sh {{folder}}
+
 # everything that .ci/run leaves out
-full: ci compose soak sim-long fuzz bench alerts advisories
+full: ci page compose soak sim-long fuzz bench alerts advisories
 
 # the shipped docker-compose.yml, really brought up, plain or `ha`; needs a Docker daemon
 compose *profile:
@@ -58,6 +62,15 @@ bench:
 bench-bus *arguments:
     cargo run --release --manifest-path benches/bus/Cargo.toml -- {{arguments}}
 
+# the reported experiment, simulated: tables of docs/experiments.md
+experiment *arguments:
+    cargo run --release --manifest-path benches/experiment/Cargo.toml -- {{arguments}}
+
+# our index beside those of other routers, and bytes per block; a Mooncake trace with --mooncake FILE
+bench-peers *arguments:
+    cargo run --release --manifest-path benches/peers/Cargo.toml -- {{arguments}}
+    cargo run --release --manifest-path benches/peers/Cargo.toml --bin memory
+
 # the alert rules, by promtool (Debian has it in the package prometheus)
 alerts:
     promtool check rules deploy/prometheus/alerts.yml
@@ -71,6 +84,16 @@ advisories:
 soak *arguments:
     cargo build --release --bin kvbridge
     python3 tests/soak/rss.py {{arguments}}
+
+# kill -9 of every process at random under load, then a full disk and no files; ten minutes
+soak-kills *arguments:
+    cargo build --release --bin kvbridge
+    python3 tests/soak/kills.py {{arguments}}
+
+# a thousand replicas that are all learnt at once
+soak-fleet *arguments:
+    cargo build --release --bin kvbridge
+    python3 tests/soak/fleet.py {{arguments}}
 
 # a hundred replicas through a bridge, nats-server and an index: how old are its views?
 soak-bus *arguments:

@@ -5,8 +5,10 @@
 //! - [`index`]: PURE. All views together, answering prefix queries.
 //! - [`discovery`]: PURE. Which engines there are, from what names and servers tell.
 //! - [`doctor`]: PURE. What is wrong, from what was seen of an engine or a bridge.
+//! - [`jobs`]: PURE. Deliberate resyncs and flushes: whom to ask now, and what came of it.
 //! - [`route`]: PURE. Which replica a request should go to, from matches and load.
 //! - [`shared_log`]: PURE. What bridges must write, and readers believe, of a log they share.
+//! - [`sink_line`]: PURE. What one router is told of one replica, in a form that it knows.
 //! - [`slo`]: PURE. What routing was worth: predicted against observed, turns that were scattered.
 //!
 //! With the feature `shell` (on by default), everything that touches the world:
@@ -20,9 +22,11 @@
 //! - `bridge`: all of it in another program; `adapters`: engines which that program brings.
 //! - `consumer`: an index in another program, maintained from a bus.
 //! - `http`: the API of routers and operators.
+//! - `foreman`: runs jobs.
 //! - `lookout`: asks engines where their events are.
 //! - `engine_metrics`: what engines say of themselves beside their events.
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
+//! - `sinks`: routers that are fed in forms they know.
 //! - `telemetry`: metrics and the log.
 //! - `checkup`: sees for `doctor`.
 //! - `clock`: the only place that reads time.
@@ -56,10 +60,14 @@ pub mod engine_metrics;
 #[cfg(feature = "shell")]
 pub mod fake_engine;
 #[cfg(feature = "shell")]
+pub mod foreman;
+#[cfg(feature = "shell")]
 pub mod http;
 pub mod index;
+pub mod jobs;
 #[cfg(feature = "shell")]
 pub mod lookout;
+mod maps;
 #[cfg(feature = "shell")]
 pub mod memory;
 #[cfg(feature = "shell")]
@@ -70,6 +78,9 @@ mod recent;
 pub mod recovery;
 pub mod route;
 pub mod shared_log;
+pub mod sink_line;
+#[cfg(feature = "shell")]
+pub mod sinks;
 pub mod slo;
 #[cfg(feature = "shell")]
 pub mod telemetry;

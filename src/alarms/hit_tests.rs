@@ -26,6 +26,7 @@ fn a_hit_rate_that_falls_in_a_new_life_rings_and_says_so() {
         commands: mpsc::channel(1).0,
         signs: Arc::default(),
         engine: EngineKind::Vllm,
+        flush: None,
         is_bridged: false,
         life: None,
         stop: CancellationToken::new(),

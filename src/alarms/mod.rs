@@ -6,6 +6,7 @@
 //! a fault that comes and goes is one alarm. The registry, the metric and `docs/runbook.md` are
 //! held together by a test.
 
+mod asks;
 mod board;
 mod bus_registry;
 mod growth;
@@ -16,6 +17,10 @@ mod hits;
 mod ranks;
 mod registry;
 mod rules;
+mod signal;
+mod signal_registry;
+#[cfg(test)]
+mod signal_tests;
 mod watch;
 
 pub use board::{Board, CLEAR_AFTER_MS, Change, RAISE_AFTER};
@@ -23,7 +28,9 @@ pub use hits::{HitCounts, HitEvent, Hits};
 pub use ranks::{RankSight, Ranks};
 pub use registry::{About, Alarm, Severity};
 pub use rules::{
-    BRIDGE_SILENT_MS, GAP_OPEN_MS, HIT_EVENT_MS, HIT_TOKENS_MIN, HitSight, NEWS_MS, RIVAL_MS,
-    SILENT_MS, SNAPSHOT_FAILURES, Sight, TRAFFIC_MIN, TRAFFIC_WINDOW_SECONDS, holds,
+    BRIDGE_SILENT_MS, EMPTY_MS, GAP_OPEN_MS, HIT_EVENT_MS, HIT_TOKENS_MIN, HitSight, NEWS_MS,
+    RIVAL_MS, SILENT_MS, SKEW_MS, SNAPSHOT_FAILURES, SOURCE_GONE_MS, Sight, TRAFFIC_MIN,
+    TRAFFIC_WINDOW_SECONDS, holds,
 };
+pub use signal::SignalSight;
 pub use watch::{Alarms, Raised, Watch};

@@ -7,6 +7,10 @@ use super::bus_registry::{
 use super::hit_registry::{
     ENGINE_HIT_RATE_BELOW_PREDICTION, HIT_RATE_BELOW_BASELINE, PREDICTION_BELOW_ENGINE,
 };
+use super::signal_registry::{
+    BLOCK_SIZE_MISMATCH, CLOCK_SKEW, INSTANCE_NAME_MISMATCH, PERMANENT_HOLE, REPLAY_TRUNCATED,
+    ROLLBACK, SOURCE_GONE, VIEW_EMPTY_UNDER_TRAFFIC, ZERO_MATCHES_ON_REPEATED_PREFIXES,
+};
 
 /// How soon somebody must look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,24 @@ pub enum Alarm {
     PredictionBelowEngine,
     /// Less is cached than before something changed.
     HitRateBelowBaseline,
+    /// Requests are served, and the view holds nothing.
+    ViewEmptyUnderTraffic,
+    /// Prompts that begin alike match nothing.
+    ZeroMatchesOnRepeatedPrefixes,
+    /// Routers send blocks of another size.
+    BlockSizeMismatch,
+    /// The engine's numbers went backwards.
+    Rollback,
+    /// The engine's journal did not reach back.
+    ReplayTruncated,
+    /// Batches were lost for good.
+    PermanentHole,
+    /// The source is out of reach.
+    SourceGone,
+    /// The engine's clock and ours differ.
+    ClockSkew,
+    /// Routers call the replica by another name.
+    InstanceNameMismatch,
 }
 
 /// What is told about an alarm.
@@ -83,6 +105,14 @@ pub struct About {
     pub action: &'static str,
 }
 
+const HASH_SCHEME_MISMATCH: About = About {
+    name: "hash_scheme_mismatch",
+    severity: Severity::Warning,
+    meaning: "the tokens that the engine announces do not give the block hashes it announces",
+    first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
+    action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
+};
+
 const RANK_MISSING: About = About {
     name: "rank_missing",
     severity: Severity::Warning,
@@ -93,7 +123,7 @@ const RANK_MISSING: About = About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 18] = [
+    pub const ALL: [Alarm; 27] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -112,6 +142,15 @@ impl Alarm {
         Alarm::EngineHitRateBelowPrediction,
         Alarm::PredictionBelowEngine,
         Alarm::HitRateBelowBaseline,
+        Alarm::ViewEmptyUnderTraffic,
+        Alarm::ZeroMatchesOnRepeatedPrefixes,
+        Alarm::BlockSizeMismatch,
+        Alarm::Rollback,
+        Alarm::ReplayTruncated,
+        Alarm::PermanentHole,
+        Alarm::SourceGone,
+        Alarm::ClockSkew,
+        Alarm::InstanceNameMismatch,
     ];
 
     /// What is told about it.
@@ -166,17 +205,20 @@ impl Alarm {
             Alarm::BusRetentionPassed => BUS_RETENTION_PASSED,
             Alarm::TailLoss => TAIL_LOSS,
             Alarm::SnapshotFailed => SNAPSHOT_FAILED,
-            Alarm::HashSchemeMismatch => About {
-                name: "hash_scheme_mismatch",
-                severity: Severity::Warning,
-                meaning: "the tokens that the engine announces do not give the block hashes it announces",
-                first_look: "hashes of the replica in /v1/replicas; sources.hash_scheme and hash_seed against the engine's options",
-                action: "correct hash_scheme or hash_seed; if they are right, route by engine hashes alone and report it",
-            },
+            Alarm::HashSchemeMismatch => HASH_SCHEME_MISMATCH,
             Alarm::RankMissing => RANK_MISSING,
             Alarm::EngineHitRateBelowPrediction => ENGINE_HIT_RATE_BELOW_PREDICTION,
             Alarm::PredictionBelowEngine => PREDICTION_BELOW_ENGINE,
             Alarm::HitRateBelowBaseline => HIT_RATE_BELOW_BASELINE,
+            Alarm::ViewEmptyUnderTraffic => VIEW_EMPTY_UNDER_TRAFFIC,
+            Alarm::ZeroMatchesOnRepeatedPrefixes => ZERO_MATCHES_ON_REPEATED_PREFIXES,
+            Alarm::BlockSizeMismatch => BLOCK_SIZE_MISMATCH,
+            Alarm::Rollback => ROLLBACK,
+            Alarm::ReplayTruncated => REPLAY_TRUNCATED,
+            Alarm::PermanentHole => PERMANENT_HOLE,
+            Alarm::SourceGone => SOURCE_GONE,
+            Alarm::ClockSkew => CLOCK_SKEW,
+            Alarm::InstanceNameMismatch => INSTANCE_NAME_MISMATCH,
         }
     }
 

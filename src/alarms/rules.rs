@@ -1,7 +1,7 @@
 //! PURE. Whether the condition of an alarm holds, from what was seen of one replica.
 
-use super::Alarm;
-use crate::recovery::TrustReason;
+use super::{Alarm, signal::SignalSight};
+use crate::{doctor::drain_cause, recovery::TrustReason};
 
 /// Seconds in which requests are counted.
 pub const TRAFFIC_WINDOW_SECONDS: usize = 30;
@@ -26,6 +26,16 @@ pub const BRIDGE_SILENT_MS: u64 = 5_000;
 /// How long a bridge may stay silent because another one reads the replica otherwise. A restart of
 /// the engine that both see settles within seconds.
 pub const RIVAL_MS: u64 = 30_000;
+
+/// How long a view may hold nothing under traffic. A flush or a new life fills again within it.
+pub const EMPTY_MS: u64 = 30_000;
+
+/// How long a source may be out of reach: longer than a reconnect, shorter than a restart that
+/// loads a model.
+pub const SOURCE_GONE_MS: u64 = 30_000;
+
+/// How far clocks may be apart. Less could be a queue.
+pub const SKEW_MS: u64 = 5_000;
 
 /// Failures in a row before views on the bus count as out of reach. One is tried again by itself.
 pub const SNAPSHOT_FAILURES: u64 = 3;
@@ -107,11 +117,16 @@ pub struct Sight {
     pub hashes_wrong: u64,
     /// Hit rates.
     pub hits: HitSight,
+    /// It is trusted, if not exactly: what comes is of now.
+    pub is_settled: bool,
+    /// What its view holds, and how routers and engine speak of it.
+    pub signal: SignalSight,
 }
 
 /// Whether the condition of `alarm` holds.
 pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
     let because = |reason: TrustReason| sight.reason == reason.as_str();
+    let signal = &sight.signal;
     let news = |ms: Option<u64>| ms.is_some_and(|ms| ms < NEWS_MS);
     match alarm {
         Alarm::StreamSilent => sight.request_count >= TRAFFIC_MIN && sight.silent_ms >= SILENT_MS,
@@ -149,6 +164,24 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
             sight.hits.event_ms.is_some_and(|ms| ms < HIT_EVENT_MS)
                 && HitSight::is_below(sight.hits.observed, sight.hits.usual, HIT_BASELINE)
         }
+        Alarm::ViewEmptyUnderTraffic => {
+            // Of these an empty view follows, and each has an alarm of its own.
+            let is_explained = because(TrustReason::OverLimit) || because(TrustReason::Detached);
+            let is_served = signal.own_request_count >= TRAFFIC_MIN;
+            let lasts = !is_explained && signal.empty_ms.is_some_and(|ms| ms >= EMPTY_MS);
+            // A cause that is known needs no patience.
+            is_served && (lasts || signal.drain.as_ref().and_then(drain_cause).is_some())
+        }
+        Alarm::ZeroMatchesOnRepeatedPrefixes => {
+            signal.repeated >= TRAFFIC_MIN && signal.matched == 0 && signal.empty_ms.is_none()
+        }
+        Alarm::BlockSizeMismatch => signal.other_size >= TRAFFIC_MIN,
+        Alarm::Rollback => news(signal.rollback_ms),
+        Alarm::ReplayTruncated => news(signal.truncated_ms),
+        Alarm::PermanentHole => news(signal.hole_ms),
+        Alarm::SourceGone => because(TrustReason::Detached) && sight.reason_ms >= SOURCE_GONE_MS,
+        Alarm::ClockSkew => sight.is_settled && signal.skew_ms.is_some_and(|ms| ms >= SKEW_MS),
+        Alarm::InstanceNameMismatch => signal.unknown >= TRAFFIC_MIN && signal.named == 0,
     }
 }
 
@@ -178,6 +211,21 @@ impl Sight {
             observed: Some(900),
             usual: Some(900),
             event_ms: Some(0),
+        },
+        is_settled: true,
+        signal: SignalSight {
+            empty_ms: None,
+            own_request_count: 1_000,
+            repeated: 1_000,
+            matched: 1,
+            other_size: 0,
+            rollback_ms: None,
+            truncated_ms: None,
+            hole_ms: None,
+            skew_ms: Some(SKEW_MS - 1),
+            unknown: 0,
+            named: 0,
+            drain: None,
         },
     };
 }

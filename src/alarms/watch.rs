@@ -2,14 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
-use kvbridge_schemas::ReplicaKey;
+use kvbridge_schemas::{ReplicaKey, Trust};
 use metrics::{Gauge, Label, gauge};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +14,15 @@ use tracing::{info, warn};
 
 use super::{
     Alarm, Board, Change, RankSight, Ranks, Sight,
-    growth::{News, Window},
+    asks::{Asks, Counts, OfReplica},
+    growth::News,
     hits::{HitEvent, Hits},
+    signal::{Signal, SignalCounts},
 };
 use crate::{
     bus::Name,
     clock::Clock,
+    index::{Answer, Query, QueryError},
     pipeline::{Command, Fleet, ReplicaHandle, Signs},
     recovery::Tick,
     shared_log::lives::Silence,
@@ -45,15 +45,12 @@ pub struct Raised {
 
 type Ringing = BTreeMap<ReplicaKey, Vec<Raised>>;
 
-/// What rings, and where match requests are counted. Cheap to clone.
+/// What rings, and where requests of routers are counted. Cheap to clone.
 #[derive(Clone)]
 pub struct Alarms {
     ringing: watch::Receiver<Ringing>,
-    matches: Arc<Matches>,
+    asks: Arc<Asks>,
 }
-
-/// Counts by model. The fleet alone makes it grow, no request does.
-type Matches = RwLock<BTreeMap<String, AtomicU64>>;
 
 impl Alarms {
     /// What rings for one replica.
@@ -61,11 +58,29 @@ impl Alarms {
         self.ringing.borrow().get(key).cloned().unwrap_or_default()
     }
 
-    /// A match request for a model.
-    pub fn matched(&self, model: &str) {
-        if let Some(count) = read(&self.matches).get(model) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+    /// A prompt was asked for, and this came of it.
+    pub fn asked(&self, now: Tick, query: &Query<'_>, answer: Result<&Answer, &QueryError>) {
+        self.asks.asked(now, query, answer);
+    }
+
+    /// A request of a model, without its prompt.
+    pub fn counted(&self, model: &str) {
+        self.asks.counted(model);
+    }
+
+    /// A router named a replica of a model, or one that nobody knows.
+    pub fn named(&self, model: &str, key: Option<&ReplicaKey>) {
+        self.asks.named(model, key);
+    }
+
+    /// A router named these together; now and then they are counted.
+    pub fn candidates<'a>(
+        &self,
+        now: Tick,
+        model: &str,
+        keys: impl Iterator<Item = Option<&'a ReplicaKey>>,
+    ) {
+        self.asks.candidates(now, model, keys);
     }
 }
 
@@ -82,7 +97,7 @@ struct Watched {
     snapshot_failed: News,
     /// Since when another bridge speaks, so that this one does not.
     rival_at: Option<Tick>,
-    served: Window,
+    signal: Signal,
     hits: Hits,
     engine_hits: EngineHits,
 }
@@ -93,8 +108,7 @@ pub struct Watch {
     clock: Clock,
     replicas: BTreeMap<ReplicaKey, Watched>,
     ringing: watch::Sender<Ringing>,
-    matches: Arc<Matches>,
-    seen: BTreeMap<String, Window>,
+    asks: Arc<Asks>,
     ranks: Ranks,
     rank_missing_ms: u64,
     /// What the drivers of ranks were told last.
@@ -105,22 +119,13 @@ impl Watch {
     /// A watch over a fleet, and what others see of it. All gauges show 0 from the start.
     pub fn new(fleet: Arc<Fleet>, clock: Clock, rank_missing: Duration) -> (Watch, Alarms) {
         let (ringing, seen_by_others) = watch::channel(Ringing::new());
-        let matches = Arc::<Matches>::default();
-        let alarms = Alarms { ringing: seen_by_others, matches: Arc::clone(&matches) };
-        let (replicas, seen) = (BTreeMap::new(), BTreeMap::new());
+        let asks = Arc::<Asks>::default();
+        let alarms = Alarms { ringing: seen_by_others, asks: Arc::clone(&asks) };
+        let replicas = BTreeMap::new();
         let rank_missing_ms = u64::try_from(rank_missing.as_millis()).unwrap_or(u64::MAX);
         let (ranks, told_missing) = (Ranks::default(), BTreeMap::new());
-        let mut watch = Watch {
-            fleet,
-            clock,
-            replicas,
-            ringing,
-            matches,
-            seen,
-            ranks,
-            rank_missing_ms,
-            told_missing,
-        };
+        let mut watch =
+            Watch { fleet, clock, replicas, ringing, asks, ranks, rank_missing_ms, told_missing };
         watch.follow();
         (watch, alarms)
     }
@@ -137,19 +142,14 @@ impl Watch {
             }
             if !self.replicas.contains_key(key) {
                 self.replicas.insert(key.clone(), Watched::new(key, handle, hits));
-                let mut matches = self.matches.write().unwrap_or_else(PoisonError::into_inner);
-                matches.entry(handle.replica.model.clone()).or_default();
             }
         }
         let gone: Vec<_> =
             self.replicas.keys().filter(|it| !fleet.contains_key(it)).cloned().collect();
         gone.iter().for_each(|key| drop(self.forget(key)));
-        let models: BTreeSet<&str> = fleet.values().map(|it| it.replica.model.as_str()).collect();
-        if read(&self.matches).len() > models.len() {
-            let mut matches = self.matches.write().unwrap_or_else(PoisonError::into_inner);
-            matches.retain(|model, _| models.contains(model.as_str()));
-            self.seen.retain(|model, _| models.contains(model.as_str()));
-        }
+        let read: BTreeSet<(&str, &ReplicaKey)> =
+            fleet.iter().map(|(key, handle)| (handle.replica.model.as_str(), key)).collect();
+        self.asks.keep(&read);
         fleet
     }
 
@@ -175,12 +175,11 @@ impl Watch {
     /// One look at everything.
     pub(super) fn look(&mut self, now: Tick, unix_ms: u64) {
         let fleet = self.follow();
-        let traffic = self.traffic();
         self.compare_ranks(now, &fleet);
         for (key, handle) in &fleet {
             let Some(watched) = self.replicas.get_mut(key) else { continue };
-            let match_count = traffic.get(&handle.replica.model).copied().unwrap_or(0);
-            let sight = watched.sight(handle, (now, unix_ms), match_count);
+            let counts = self.asks.counts(&handle.replica.model, key);
+            let sight = watched.sight(handle, (now, unix_ms), counts);
             for change in watched.board.look(now, &sight) {
                 let event = watched.event(change, now);
                 watched.tell(key, change, event);
@@ -210,17 +209,6 @@ impl Watch {
             }
         }
     }
-
-    /// Match requests of each model within the window that ends now.
-    fn traffic(&mut self) -> BTreeMap<String, u64> {
-        let mut traffic = BTreeMap::new();
-        for (model, count) in read(&self.matches).iter() {
-            let count = count.load(Ordering::Relaxed);
-            let added = self.seen.entry(model.clone()).or_default().added(count);
-            traffic.insert(model.clone(), added);
-        }
-        traffic
-    }
 }
 
 impl Watched {
@@ -245,27 +233,47 @@ impl Watched {
             tail_loss: News::default(),
             snapshot_failed: News::default(),
             rival_at: None,
-            served: Window::default(),
+            signal: Signal::default(),
             hits,
             engine_hits: EngineHits::register(key),
         }
     }
 
-    fn sight(&mut self, handle: &ReplicaHandle, time: (Tick, u64), match_count: u64) -> Sight {
+    fn sight(
+        &mut self,
+        handle: &ReplicaHandle,
+        time: (Tick, u64),
+        (of_model, of_replica): (Counts, OfReplica),
+    ) -> Sight {
         let (now, unix_ms) = time;
         let since = |at: Tick| now.0.saturating_sub(at.0);
         let (snapshots_failed, snapshot_failures) = handle.signs.snapshot_failure_counts();
         self.rival_at = has_rival(handle).then(|| self.rival_at.unwrap_or(now));
-        let served_count = self.served.added(handle.signs.request_count());
         let status = handle.status.borrow();
         self.engine_hits.set(handle.signs.engine_tokens());
         let standing = (status.cursor.epoch.0, status.trust.device.as_str());
+        let (signal, request_count) = self.signal.look(
+            now,
+            &SignalCounts {
+                blocks: status.blocks.values().sum(),
+                of_model,
+                of_replica,
+                served: handle.signs.request_count(),
+                told: handle.signs.told_request_count(),
+                facts: handle.signs.fact_counts(),
+                skew_ms: handle.signs.take_skew(),
+                drain: handle.signs.drain_counts(),
+            },
+        );
+        handle.signs.set_drain_sight(signal.drain);
         Sight {
+            signal,
+            is_settled: status.trust.device > Trust::None,
             hits: self.hits.look(now, handle.signs.hit_counts(), standing),
             reason: status.reason,
             reason_ms: unix_ms.saturating_sub(status.since_ms),
             silent_ms: since(handle.signs.received_at()),
-            request_count: match_count.max(served_count),
+            request_count,
             undecodable_ms: self.undecodable.ago(handle.signs.undecodable_count(), now),
             competing_ms: self.competing.ago(handle.signs.competing_count(), now),
             device_copies: status.device_copies,
@@ -297,7 +305,8 @@ impl Watched {
             warn!(
                 replica = %key, alarm = about.name, severity = about.severity.as_str(),
                 meaning = about.meaning, first_look = about.first_look,
-                event = event.map(HitEvent::as_str), "alarm raised"
+                event = event.map(HitEvent::as_str), cause = self.signs.cause_of(alarm),
+                "alarm raised"
             );
         } else {
             info!(replica = %key, alarm = about.name, "alarm cleared");
@@ -312,11 +321,6 @@ impl Watched {
 fn has_rival(handle: &ReplicaHandle) -> bool {
     let name = handle.life.as_ref().map(|life| life.name());
     matches!(name, Some(Name::Silent(Silence::Closed | Silence::SettingsDiffer)))
-}
-
-fn read(matches: &Matches) -> RwLockReadGuard<'_, BTreeMap<String, AtomicU64>> {
-    // Single inserts and removals: nothing in them can panic half-way.
-    matches.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn note(

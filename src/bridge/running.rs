@@ -12,6 +12,7 @@ use crate::{
     checkpoint::{self, Keeper, StateDir},
     clock::Clock,
     config::{Config, limits},
+    foreman::Foreman,
     lookout::{Lookout, Watched},
     pipeline::{self, Pipeline, ReloadError, Reloaded, Shift, StartError, Tasks},
 };
@@ -30,6 +31,8 @@ pub(crate) struct Running {
     pub(crate) found: mpsc::Receiver<Found>,
     /// Leases that come and go.
     pub(crate) shifts: mpsc::Receiver<Shift>,
+    /// Runs jobs.
+    pub(crate) foreman: Foreman,
     pub(crate) state: Option<Arc<StateDir>>,
     keeper: Option<Arc<Keeper>>,
     checkpoint_every: watch::Sender<Duration>,
@@ -53,6 +56,8 @@ impl Running {
         };
         let (task, lookout) = Lookout::new(&config.discovery, &config.engines, clock);
         tasks.spawn("lookout", task.run(tasks.stop_token()));
+        let foreman = Foreman::new(Arc::clone(&pipeline.fleet), clock);
+        foreman.work(config.recovery.on_unrecoverable, &mut tasks);
         let (checkpoint_every, every) = watch::channel(config.state.interval);
         let keeper = state.as_ref().map(|dir| {
             let fleet = Arc::clone(&pipeline.fleet);
@@ -71,6 +76,7 @@ impl Running {
             tasks,
             found,
             shifts,
+            foreman,
             state,
             keeper,
             checkpoint_every,

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kvbridge_schemas::{Cursor, Epoch, Replica, ReplicaKey};
+use kvbridge_schemas::{Cursor, Epoch, Replica, ReplicaKey, Seq, SnapshotHeader, Trust};
 
 use super::{Fault, file};
 use crate::{
@@ -102,6 +102,21 @@ impl StateDir {
     pub fn save(&self, cut: &ViewCut) -> io::Result<u64> {
         let path = self.file(&cut.header.replica.key());
         self.replace(&path, |to| file::write(to, &cut.header, &cut.view))
+    }
+
+    /// Leaves nothing of a replica but how far its epochs were.
+    pub fn spend(&self, replica: &Replica, (floor, view): (Epoch, ViewSettings)) -> io::Result<()> {
+        let header = SnapshotHeader {
+            replica: replica.clone(),
+            epoch: floor,
+            resume_seq: Seq(0),
+            bus_seq: None,
+            last_digest: None,
+            trust: Trust::None,
+            block_count: 0,
+            state: None,
+        };
+        self.save(&ViewCut { header, view: View::new(view) }).map(|_| ())
     }
 
     fn replace<T>(

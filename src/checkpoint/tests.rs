@@ -17,7 +17,12 @@ use crate::{
 const FOLD: &str = "fold";
 
 fn settings() -> ViewSettings {
-    ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10 }
+    ViewSettings {
+        projection: Projection::Last8,
+        removal: Removal::PerCopy,
+        orphans_max: 10,
+        describes: false,
+    }
 }
 
 fn replica() -> Replica {

@@ -43,6 +43,12 @@ pub enum BridgeError {
         /// What may help, after a semicolon.
         advice: &'static str,
     },
+    /// What came is no answer of a kvbridge.
+    #[error("{url} does not answer as a kvbridge does")]
+    NotOurs {
+        /// Which address.
+        url: String,
+    },
     /// It answered with something else.
     #[error("{url} answered {status}{reason}")]
     Refused {
@@ -74,7 +80,9 @@ impl BridgeError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             BridgeError::File { .. } => Exit::BadInput,
-            BridgeError::Request { .. } | BridgeError::Refused { .. } => Exit::Failed,
+            BridgeError::Request { .. }
+            | BridgeError::NotOurs { .. }
+            | BridgeError::Refused { .. } => Exit::Failed,
         }
     }
 }
@@ -127,7 +135,12 @@ pub(super) fn one_line(path: &Path) -> Result<Secret, BridgeError> {
 
 /// What an answer says, if it is of a size that people read.
 pub(super) async fn text(response: reqwest::Response) -> Option<String> {
-    if response.content_length().is_none_or(|length| length > ANSWER_BYTES_MAX) {
+    text_up_to(response, ANSWER_BYTES_MAX).await
+}
+
+/// What an answer says, if it is no longer than that.
+pub(super) async fn text_up_to(response: reqwest::Response, bytes_max: u64) -> Option<String> {
+    if response.content_length().is_none_or(|length| length > bytes_max) {
         return None;
     }
     response.text().await.ok()

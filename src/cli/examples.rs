@@ -2,6 +2,7 @@
 
 pub(super) const TOP: &str = "\
 Examples:
+  kvbridge demo                              see it: three modelled engines, faults, a page
   kvbridge run --vllm tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558 --model m --instance 127.0.0.1:8000
   kvbridge run --play recording.jsonl        both ends in one process, no engine needed
   kvbridge tail                              what a running kvbridge applies
@@ -11,8 +12,8 @@ Examples:
 Exit codes: 0 ok, 1 run-time error, 2 bad input or configuration, 3 condition not reached, 130 Ctrl-C";
 
 pub(super) const RUN: &str = "\
---replay, --snapshot, --plain-cache, --model, --instance, --dp, --bind, --topic, --transport, --metrics and --member belong to the
-source before them.
+--replay, --snapshot, --plain-cache, --model, --instance, --dp, --bind, --topic, --transport, --metrics, --flush and --member
+belong to the source before them.
 
 Examples:
   kvbridge run --vllm tcp://10.0.0.7:5557 --replay tcp://10.0.0.7:5558 --model llama --instance 10.0.0.7:8000 \\
@@ -21,6 +22,13 @@ Examples:
   kvbridge run --engine-url http://10.0.0.7:8000 the same of whichever engine answers there
   kvbridge run --config kvbridge.toml --listen 127.0.0.1:9000
   kvbridge run --play recording.jsonl";
+
+pub(super) const DEMO: &str = "\
+Exit codes of --fast: 0 every view ended exact and equal to its engine's truth, 3 one did not
+
+Examples:
+  kvbridge demo                              then open http://127.0.0.1:8090
+  kvbridge demo --fast --port 0";
 
 pub(super) const DECODE: &str = "\
 Examples:
@@ -64,6 +72,26 @@ Examples:
   kvbridge health
   kvbridge health --url https://bridge:8090/readyz --ca ca.pem
   kvbridge health --url http://127.0.0.1:8000/health      a fake engine";
+
+pub(super) const RESYNC: &str = "\
+Trust of a replica is withdrawn from when it is asked until its view is proven again; nothing is asked of its cache.
+Ctrl-C cancels what has not begun.
+Exit codes: 0 all reached it, 1 no answer or a refusal, 2 bad input, 3 some did not, 130 Ctrl-C
+
+Examples:
+  kvbridge resync --all --max-parallel 1
+  kvbridge resync --replica llama.10=2E0=2E0=2E7=3A8000.0 --wait lower_bound --timeout 30s
+  kvbridge resync --model llama --url https://bridge:8090 --ca ca.pem --token-file token --json";
+
+pub(super) const FLUSH: &str = "\
+Every rank of an engine that is asked loses its cache. vllm has the endpoint with VLLM_SERVER_DEV_MODE=1 and says what it
+did with its next step only: without requests a replica is pending (no_traffic). trtllm has none (flush_unsupported).
+Ctrl-C cancels what has not begun.
+Exit codes: 0 all reached it, 1 no answer or a refusal, 2 bad input, 3 some did not, 130 Ctrl-C
+
+Examples:
+  kvbridge flush --replica llama.10=2E0=2E0=2E7=3A8000.0
+  kvbridge flush --model llama --max-parallel 1 --timeout 10m";
 
 pub(super) const DOCTOR: &str = "\
 It looks step by step and changes nothing; --probe sends tiny completions, --drain takes events that another reader would get.

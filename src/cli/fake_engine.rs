@@ -106,6 +106,15 @@ pub struct FakeEngineArgs {
     ports_json: bool,
 }
 
+/// The newest release of an engine.
+pub(super) fn newest(engine: &str) -> Model {
+    match engine {
+        "sglang" => Model::Radix(RadixRelease::NEWEST),
+        "trtllm" => Model::Drained(DrainedRelease::Newer),
+        _ => Model::Paged(Release::NEWEST),
+    }
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (0.0..=1e6).contains(&rate) => Ok(rate),
@@ -115,13 +124,12 @@ fn rate(text: &str) -> Result<f64, String> {
 
 impl FakeEngineArgs {
     fn model(&self) -> Result<Model, ReleaseError> {
-        match (self.engine.as_str(), &self.encoding) {
-            ("sglang", Some(release)) => release.parse().map(Model::Radix),
-            ("sglang", None) => Ok(Model::Radix(RadixRelease::NEWEST)),
-            ("trtllm", Some(release)) => release.parse().map(Model::Drained),
-            ("trtllm", None) => Ok(Model::Drained(DrainedRelease::Newer)),
-            (_, Some(release)) => release.parse().map(Model::Paged),
-            (_, None) => Ok(Model::Paged(Release::NEWEST)),
+        let newest = newest(&self.engine);
+        let Some(release) = &self.encoding else { return Ok(newest) };
+        match newest {
+            Model::Radix(_) => release.parse().map(Model::Radix),
+            Model::Drained(_) => release.parse().map(Model::Drained),
+            Model::Paged(_) => release.parse().map(Model::Paged),
         }
     }
 

@@ -10,11 +10,13 @@ mod completions;
 mod config_args;
 mod console;
 mod decode;
+mod demo;
 mod doctor;
 mod examples;
 mod exit;
 mod fake_engine;
 mod health;
+mod job;
 mod man;
 mod nats_args;
 mod play;
@@ -43,10 +45,12 @@ pub use completions::CompletionsArgs;
 pub use config_args::{CONFIG_DEFAULT, CONFIG_VARIABLE, ConfigArgs, ConfigError};
 pub use console::Console;
 pub use decode::DecodeArgs;
+pub use demo::{DemoArgs, DemoError};
 pub use doctor::{DoctorArgs, DoctorError};
 pub use exit::Exit;
 pub use fake_engine::FakeEngineArgs;
 pub use health::HealthArgs;
+pub use job::{FlushArgs, ResyncArgs};
 pub use man::ManArgs;
 pub use nats_args::{AccessArgs, NatsArgs};
 pub use play::PlayArgs;
@@ -63,15 +67,15 @@ use crate::{
     adapters::Adapters,
     fake_engine::{FakeError, ReleaseError},
     playback::PlayError,
-    telemetry::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log},
+    telemetry::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_OFF, LOG_VARIABLE, LogError, start_log},
 };
 
 /// Keeps a cache-aware router's map of KV blocks true, knows when it is not, and says so
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kvbridge", version = version(), after_help = examples::TOP)]
 pub struct Cli {
-    /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info for run, warn
-    /// for the others]
+    /// Log filter, e.g. `info` or `kvbridge=debug` [default: $KVBRIDGE_LOG, else info for run, off
+    /// for demo, warn for the others]
     #[arg(long, global = true, value_name = "FILTER")]
     pub log: Option<String>,
     /// What to do
@@ -84,6 +88,8 @@ pub struct Cli {
 pub enum Command {
     /// Read engines, keep their views true, answer routers
     Run(Box<RunArgs>),
+    /// Three modelled engines, their faults, and the page: see what this program does
+    Demo(DemoArgs),
     /// Show what a running kvbridge applies, what is on a bus, or what an engine sends
     Tail(Box<TailArgs>),
     /// Read seqs of a replica back from a bus
@@ -98,6 +104,10 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Ask a running kvbridge whether it is ready
     Health(HealthArgs),
+    /// Bring replicas of a running kvbridge back to a proven state
+    Resync(ResyncArgs),
+    /// Have engines empty their caches, and wait until the views show it
+    Flush(FlushArgs),
     /// Look at an engine or a running kvbridge and say what is wrong and what to change
     Doctor(Box<DoctorArgs>),
     /// Check the configuration without opening anything
@@ -182,6 +192,9 @@ pub enum CliError {
     /// `health` got no answer or another one.
     #[error(transparent)]
     Bridge(#[from] BridgeError),
+    /// `demo` lost one of its parts.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
     /// `bus` could not look or change.
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -193,7 +206,12 @@ impl CliError {
         match self {
             // The reader has seen enough (`| head`): that is its right.
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
-            CliError::Output(_) | CliError::FakeEngine(_) => Exit::Failed,
+            CliError::Demo(DemoError::Output(error))
+                if error.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                Exit::Ok
+            }
+            CliError::Output(_) | CliError::FakeEngine(_) | CliError::Demo(_) => Exit::Failed,
             CliError::Config(_) | CliError::Log(_) | CliError::Release(_) => Exit::BadInput,
             CliError::Play(PlayError::Line { .. } | PlayError::Empty { .. }) => Exit::BadInput,
             CliError::Play(PlayError::Unreadable { .. } | PlayError::Serve(_)) => Exit::Failed,
@@ -217,16 +235,20 @@ pub async fn execute(
     let filter = cli.log.as_deref().or_else(|| environment.get(LOG_VARIABLE));
     start_log(filter.unwrap_or(match cli.command {
         Command::Run(_) => LOG_DEFAULT,
+        Command::Demo(_) => LOG_OFF,
         _ => LOG_DEFAULT_TOOLS,
     }))?;
     match cli.command {
         Command::Run(args) => Box::pin(args.execute(environment, console)).await,
+        Command::Demo(args) => Box::pin(args.execute(console)).await,
         Command::Tail(args) => Box::pin(args.execute(environment, console)).await,
         Command::Replay(args) => Box::pin(args.execute(environment, console)).await,
         Command::Snapshot(args) => Box::pin(args.execute(environment, console)).await,
         Command::Play(args) => Box::pin(args.execute(console)).await,
         Command::FakeEngine(args) => Box::pin(args.execute(console)).await,
         Command::Health(args) => args.execute(console).await,
+        Command::Resync(args) => Box::pin(args.execute(console)).await,
+        Command::Flush(args) => Box::pin(args.execute(console)).await,
         Command::Doctor(args) => Box::pin(args.execute(console)).await,
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),

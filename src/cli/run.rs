@@ -150,9 +150,9 @@ impl RunArgs {
         let listen = listener.local_addr()?;
         let mut service = Service::start(config, security, listener, render).await?;
         banner(console, &service.running.configured, listen, &service.running.pipeline)?;
-        let ended =
-            live(&mut service, &origin, &mut stop, (player.as_mut(), self.playback.once), console)
-                .await;
+        let pipeline = service.running.pipeline.clone();
+        let playing = play(player.as_mut(), self.playback.once, &pipeline, console);
+        let ended = live(&mut service, &origin, &mut stop, playing).await;
         tokio::select! {
             () = service.end() => ended,
             // Whoever asks twice wants no order.
@@ -166,17 +166,15 @@ impl RunArgs {
     }
 }
 
-/// Runs until there is a reason to end.
-async fn live(
+/// Runs until there is a reason to end; that `playing` has ended is one.
+pub(super) async fn live(
     service: &mut Service,
     origin: &Origin<'_>,
     stop: &mut signal::Stop,
-    (player, once): (Option<&mut Player>, bool),
-    console: &mut Console<'_>,
+    playing: impl Future<Output = Result<Exit, CliError>>,
 ) -> Result<Exit, CliError> {
     let mut hangup = signal::hangup()?;
-    let pipeline = service.running.pipeline.clone();
-    let mut playing = std::pin::pin!(play(player, once, &pipeline, console));
+    let mut playing = std::pin::pin!(playing);
     loop {
         tokio::select! {
             exit = stop.wait() => return Ok(exit),

@@ -63,7 +63,7 @@ impl Service {
         let added = added::kept(state.as_deref())?;
         let config = base.with_added(&added).map_err(RunError::Added)?;
         let mut running = Running::start(config, state).await?;
-        let Running { config, pipeline, tasks, .. } = &mut running;
+        let Running { config, pipeline, tasks, foreman, .. } = &mut running;
         let draining = CancellationToken::new();
         let alarms = watch_over(config, pipeline, tasks);
         let api = Api::new(ApiParts {
@@ -72,6 +72,7 @@ impl Service {
             body_deadline: config.http.body_deadline,
             access: security.access,
             alarms,
+            foreman: foreman.clone(),
             render: render.clone(),
             ready: config.ready.clone(),
             backfill: config.backfill,

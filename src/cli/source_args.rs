@@ -23,7 +23,7 @@ pub struct SourceArgs {
 const ENGINE_URL: &str = "engine-url";
 
 /// Options of a source: name, placeholder, help.
-const OPTIONS: [(&str, &str, &str); 11] = [
+const OPTIONS: [(&str, &str, &str); 12] = [
     ("replay", "ENDPOINT", "Where its journal answers"),
     ("snapshot", "ENDPOINT", "Where it answers what it holds (snapshot-v1); with --plain-cache"),
     ("plain-cache", "", "The engine has one tier, and no two pages under one hash"),
@@ -38,6 +38,7 @@ const OPTIONS: [(&str, &str, &str); 11] = [
     ("transport", "LIBRARY", "What reads its sockets: zeromq or, where built in, omq"),
     ("bind", "", "The engine connects to us"),
     ("metrics", "URL", "The engine's own metrics, for the size of its cache and its traffic"),
+    ("flush", "URL", "Where it is asked to empty its cache"),
     ("member", "URL", "Metrics of one of the engine's processes, for its start; repeatable"),
 ];
 
@@ -141,6 +142,7 @@ fn set(source: &mut SourceFile, name: &str, value: String) -> Result<(), Error> 
         "model" => source.model.replace(value).is_some(),
         "instance" => source.instance.replace(value).is_some(),
         "metrics" => source.metrics.replace(value).is_some(),
+        "flush" => source.flush.replace(value).is_some(),
         "member" => {
             source.members.get_or_insert_default().push(value);
             false

@@ -72,7 +72,12 @@ impl Check<'_> {
         config
     }
 
-    fn bus_address(&mut self, path: &str, text: Option<&str>, default: &str) -> SocketAddr {
+    pub(super) fn bus_address(
+        &mut self,
+        path: &str,
+        text: Option<&str>,
+        default: &str,
+    ) -> SocketAddr {
         let text = text.unwrap_or(default);
         text.parse().unwrap_or_else(|_| {
             self.note(path, format!("expected an address such as {default}, got {text:?}"));

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytesize::ByteSize;
 
 use super::{Flags, HeartbeatConfig, limits::BUS_SNAPSHOT_INTERVAL, load};
+use crate::jobs::OnUnrecoverable;
 
 /// Field → default, as `docs/configuration.md` says.
 fn documented() -> BTreeMap<&'static str, &'static str> {
@@ -20,6 +21,8 @@ fn documented_defaults_are_the_real_ones() {
     let (recovery, limits) = (&config.recovery, &config.limits);
     let mut default = |field| documented.remove(field).unwrap_or_else(|| panic!("{field}: no row"));
     assert_eq!(default("http.listen"), config.listen.to_string());
+    assert_eq!(default("recovery.on_unrecoverable"), "none");
+    assert_eq!(recovery.on_unrecoverable, OnUnrecoverable::None);
     for (field, actual) in [
         ("recovery.replay_deadline", recovery.replay_deadline),
         ("recovery.idle_probe", recovery.idle_probe),
@@ -53,6 +56,7 @@ fn documented_defaults_are_the_real_ones() {
     }
     for (field, actual) in [
         ("index.writers", config.index.writer_count),
+        ("recovery.parallel", recovery.parallel),
         ("recovery.attempts", recovery.attempt_count_max),
         ("recovery.held_batches", recovery.held_batch_count_max),
         ("limits.orphans_max", limits.orphan_count_max),

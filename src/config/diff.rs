@@ -44,6 +44,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         ready,
         backfill,
         shutdown,
+        sinks,
     } = wanted;
     let mut changes = Changes {
         added: Vec::new(),
@@ -65,6 +66,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         ("state.dir", running.state.dir == state.dir),
         ("ready", running.ready == *ready),
         ("backfill", running.backfill == *backfill),
+        ("sinks", running.sinks == *sinks),
     ];
     fixed.extend(fixed_http(&running.http, http));
     fixed.extend(fixed_view(&running.view, view));
@@ -131,9 +133,10 @@ fn fixed_view(running: &ViewConfig, wanted: &ViewConfig) -> [(&'static str, bool
     ]
 }
 
-fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 8] {
+fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'static str, bool); 10] {
     let RecoveryConfig {
         replay_deadline,
+        parallel,
         attempt_count_max,
         held_batch_count_max,
         held_bytes_max,
@@ -141,9 +144,11 @@ fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'stat
         audit,
         lease,
         rank_missing,
+        on_unrecoverable,
     } = wanted;
     [
         ("recovery.replay_deadline", running.replay_deadline == *replay_deadline),
+        ("recovery.parallel", running.parallel == *parallel),
         ("recovery.attempts", running.attempt_count_max == *attempt_count_max),
         ("recovery.held_batches", running.held_batch_count_max == *held_batch_count_max),
         ("recovery.held_bytes", running.held_bytes_max == *held_bytes_max),
@@ -151,6 +156,7 @@ fn fixed_recovery(running: &RecoveryConfig, wanted: &RecoveryConfig) -> [(&'stat
         ("recovery.audit", running.audit == *audit),
         ("recovery.lease", running.lease == *lease),
         ("recovery.rank_missing", running.rank_missing == *rank_missing),
+        ("recovery.on_unrecoverable", running.on_unrecoverable == *on_unrecoverable),
     ]
 }
 

@@ -39,8 +39,10 @@ pub struct EngineConfig {
     pub endpoint: Option<Endpoint>,
     /// Where its journal answers, likewise.
     pub replay: Option<Endpoint>,
-    /// Where the first rank answers what it holds; engines do not tell.
+    /// Where the first rank answers what it holds; absent = as the engine tells.
     pub snapshot: Option<Endpoint>,
+    /// Whether what such an answer leaves out is the same for all blocks; else none is asked for.
+    pub is_plain: bool,
     /// ZeroMQ topic prefix; absent = as the engine tells.
     pub topic: Option<String>,
     /// The library that reads the sockets.
@@ -53,6 +55,8 @@ pub struct EngineConfig {
     pub metrics: Option<String>,
     /// Where each process of the engine tells when it started.
     pub members: Vec<String>,
+    /// Where the engine is asked to empty its cache; absent = at its server.
+    pub flush: Option<String>,
     /// How the engine hashes its blocks, where that is told.
     pub hash_scheme: Option<String>,
     /// The seed of its first blocks.
@@ -150,7 +154,9 @@ impl EngineConfig {
         };
         let mut source = self.source(address, told, (stream.rank, endpoint(&stream.endpoint)?))?;
         source.replay = stream.replay.as_ref().map(endpoint).transpose()?;
-        source.snapshot = self.snapshot_of(address, offset)?;
+        let snapshot = stream.snapshot.as_ref().filter(|_| self.is_plain);
+        let told = snapshot.map(endpoint).transpose()?;
+        source.snapshot = self.snapshot_of(address, offset)?.or(told);
         source.topic = self.topic.clone().unwrap_or_else(|| stream.topic.clone());
         Ok(source)
     }
@@ -216,6 +222,10 @@ impl EngineConfig {
             pool_blocks: self.pool_blocks,
             metrics: self.metrics.clone(),
             members: self.members.clone(),
+            flush: self.flush.clone().or_else(|| {
+                let path = registry::flush_path(&told.engine)?;
+                Some(format!("{}{path}", self.url(address)))
+            }),
             hash_scheme: self.hash_scheme.clone(),
             hash_seed: self.hash_seed.clone(),
         })

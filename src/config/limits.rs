@@ -23,6 +23,11 @@ pub const ORPHAN_COUNT_MAX: u32 = 65_536;
 /// Too large: the replica stays untrusted behind a dead replay port.
 pub const REPLAY_DEADLINE: Duration = Duration::from_secs(5);
 
+/// Engines asked for a replay or a snapshot at once, each by one of its ranks. Too small: a fleet
+/// that starts together is untrusted for long. Too large: all its journals arrive at once, on our
+/// cores and while every engine's publisher thread is busy with them.
+pub const RECOVERY_PARALLEL: u32 = 8;
+
 /// Replays asked before the range counts as lost. Too small: one restart of a proxy costs `exact`.
 /// Too large: minutes without trust for a range that will never come.
 pub const ATTEMPT_COUNT_MAX: u32 = 5;
@@ -244,6 +249,24 @@ pub const ADDED_SOURCES_MAX: usize = 1024;
 /// file of all of them takes that much for each.
 pub const SOURCE_BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// How long an engine that is asked to empty its cache may take to answer. Too small: one in the
+/// middle of a long step counts as away. Too large: a job waits for a host that vanished.
+pub const FLUSH_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Engines that one job may ask at a time. Too small: a large fleet takes long. Too large: as many
+/// sockets at once, and a fleet without its caches.
+pub const JOB_PARALLEL_MAX: usize = 256;
+
+/// The longest that one replica of a job may take. Too small: an engine that is idle all night
+/// cannot be waited for. Too large: jobs that nobody knows of any more hold their places.
+pub const JOB_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Bytes of an order of a job; it names one model or replica.
+pub const JOB_BODY_BYTES_MAX: usize = 16 * 1024;
+/// Changes of its standing that are remembered of a replica. Too small: what led to an incident is
+/// gone before anybody looks. Too large: 40 bytes each, and every look at them reads that much.
+pub const STANDING_CHANGES_MAX: usize = 64;
+
 /// Requests about sources that wait for the one under way. More are refused.
 pub const SOURCE_QUEUE_REQUESTS: usize = 16;
 
@@ -285,3 +308,46 @@ impl Default for Limits {
         }
     }
 }
+
+/// Sinks of one process. Too small: a fleet's routers of several kinds. Too large: each costs two
+/// sockets, a thread and a copy of what it told for each replica.
+pub const SINK_COUNT_MAX: usize = 64;
+
+/// Where a sink publishes rank 0, and where it answers.
+pub const SINK_LISTEN: &str = "127.0.0.1:6557";
+/// A hundred ports above: rank r is at port + r in both.
+pub const SINK_REPLAY: &str = "127.0.0.1:6657";
+
+/// How long trust may be away before a router is told that everything is gone. Too small: each gap
+/// that a replay closes costs the whole view twice. Too large: a router goes on with what nobody
+/// believes.
+pub const SINK_GRACE: Duration = Duration::from_secs(2);
+
+/// Silence after which a sink sends an empty batch. Too small: traffic for nothing. Too large: a
+/// router that lost the last batch, or came late to an idle engine, stays wrong that long.
+pub const SINK_HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// Messages of drivers that wait for a sink. Too small: a burst costs the whole views again. Too
+/// large: memory, and lag that nobody sees. Full: the message is dropped and counted, and every
+/// view is told again.
+pub const SINK_QUEUE_MESSAGES: u32 = 4096;
+
+/// Batches that a sink keeps of each replica for readers that lost some. Too small: a short break
+/// costs the whole view. Too large: memory.
+pub const SINK_JOURNAL_BATCHES: usize = 10_000;
+
+/// Their bytes; the same trade.
+pub const SINK_JOURNAL_BYTES: usize = 32 * 1024 * 1024;
+
+/// Numbers after which a line that began at 0 begins there again. Too small: every reader gets the
+/// whole view that often. Too large: a late reader is answered with as many empty batches, some 30
+/// bytes each.
+pub const SINK_RENUMBER_AFTER: u64 = 500_000;
+
+/// Answers of one replica's line under way at a time. Too small: readers that come together wait
+/// for their own retries. Too large: each may hold a whole view in bytes.
+pub const SINK_ANSWERS_MAX: usize = 4;
+
+/// Time between two tries to bind a port that is taken. Too small: a line in the log each time. Too
+/// large: a port that is free again stays unused.
+pub const SINK_BIND_RETRY: Duration = Duration::from_secs(1);

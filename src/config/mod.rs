@@ -25,6 +25,9 @@ mod problem;
 mod reach;
 mod secret;
 mod shown;
+mod sinks;
+mod sinks_file;
+mod source_file;
 mod sources;
 mod validate;
 
@@ -51,7 +54,7 @@ pub use bus_zmq::ZmqConfig;
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use engines::{EngineConfig, FoundEngine, Told, Unusable};
-pub use file::{BusFile, DiscoverFile, File, SourceFile};
+pub use file::{BusFile, DiscoverFile, File};
 pub use flags::Flags;
 pub use heartbeat::HeartbeatConfig;
 pub use http::{HttpConfig, TlsConfig};
@@ -62,9 +65,12 @@ pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
 pub use shown::shown;
+pub use sinks::SinkConfig;
+pub use sinks_file::SinkFile;
+pub use source_file::SourceFile;
 
 pub use crate::adapters::Options;
-use crate::{adapters::Adapters, index::BackfillMode};
+use crate::{adapters::Adapters, index::BackfillMode, jobs::OnUnrecoverable};
 
 /// Everything the program needs to know, proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,9 +107,16 @@ pub struct Config {
     pub backfill: BackfillMode,
     /// The orderly end.
     pub shutdown: ShutdownConfig,
+    /// Routers to feed.
+    pub sinks: Vec<SinkConfig>,
 }
 
 impl Config {
+    /// Whether views keep what only other routers need.
+    pub fn describes(&self) -> bool {
+        !self.sinks.is_empty()
+    }
+
     /// Whether there is an engine to read, or to look for.
     pub fn has_sources(&self) -> bool {
         !self.entries.is_empty()
@@ -230,6 +243,8 @@ pub struct SourceConfig {
     pub metrics: Option<String>,
     /// Where each process of the engine tells when it started.
     pub members: Vec<String>,
+    /// Where the engine is asked to empty its cache, if that is known.
+    pub flush: Option<String>,
 }
 
 /// An engine that one task asks for the events of all its ranks.
@@ -272,6 +287,8 @@ impl ViewConfig {
 pub struct RecoveryConfig {
     /// Time a replay may stay without progress.
     pub replay_deadline: Duration,
+    /// Engines that are asked for a replay or snapshot at once.
+    pub parallel: u32,
     /// Replays before a range counts as lost.
     pub attempt_count_max: u32,
     /// Live batches kept while a replay is open.
@@ -286,6 +303,8 @@ pub struct RecoveryConfig {
     pub lease: Duration,
     /// Time other ranks of an instance speak before one that never did is missing.
     pub rank_missing: Duration,
+    /// What to do about a replica that cannot become exact by itself.
+    pub on_unrecoverable: OnUnrecoverable,
 }
 
 /// Reads and proves a configuration, or says all that is wrong with it.

@@ -61,6 +61,7 @@ impl Check<'_> {
             ("topic", file.topic.is_some()),
             ("transport", file.transport.is_some()),
             ("ignore_tags", file.ignore_tags.is_some()),
+            ("flush", file.flush.is_some()),
         ];
         for (field, _) in of_sockets.into_iter().filter(|(_, given)| *given) {
             let message = "belongs to an engine that publishes: this one is asked at url";
@@ -120,6 +121,10 @@ impl Check<'_> {
         let expected = "expected an address such as http://host:port/metrics";
         if let Some(url) = &file.metrics {
             self.address(&format!("{path}.metrics"), url, expected);
+        }
+        if let Some(url) = &file.flush {
+            let expected = "expected an address such as http://host:port/path";
+            self.address(&format!("{path}.flush"), url, expected);
         }
         let members = file.members.as_deref().unwrap_or_default();
         if members.len() > limits::ENGINE_MEMBER_COUNT_MAX {

@@ -222,6 +222,7 @@ impl Check<'_> {
                 pool_blocks: file.pool_blocks,
                 metrics: file.metrics.clone(),
                 members: file.members.clone().unwrap_or_default(),
+                flush: file.flush.clone(),
                 hash_scheme: file.hash_scheme.clone(),
                 hash_seed: file.hash_seed.clone(),
             })
@@ -269,12 +270,14 @@ impl Check<'_> {
             endpoint: first,
             replay,
             snapshot,
+            is_plain: file.plain_cache.unwrap_or(false),
             topic: file.topic.clone(),
             transport: shared.transport,
             ignore_tags: file.ignore_tags.clone().unwrap_or_default(),
             pool_blocks: file.pool_blocks,
             metrics: file.metrics.clone(),
             members: file.members.clone().unwrap_or_default(),
+            flush: file.flush.clone(),
             hash_scheme: file.hash_scheme.clone(),
             hash_seed: file.hash_seed.clone(),
         })
@@ -286,6 +289,7 @@ impl Check<'_> {
             ("url", file.url.is_some()),
             ("metrics", file.metrics.is_some()),
             ("members", file.members.is_some()),
+            ("flush", file.flush.is_some()),
         ];
         for (field, _) in of_one.into_iter().filter(|(_, given)| *given) {
             let message = "belongs to one engine: discover leads to any number of them";

@@ -1,11 +1,13 @@
 //! What entries of `[[sources]]` name, and what is wrong with them.
 
 use expect_test::expect;
+use kvbridge_adapters_api::{RankStream, Streams};
 
 use super::{
     tests::{loaded, problems},
     *,
 };
+use crate::discovery::Address;
 
 #[test]
 fn an_engine_that_is_asked_has_a_url_and_its_ranks_share_it() {
@@ -195,4 +197,31 @@ fn a_name_leads_to_engines_and_says_nothing_of_one_alone() {
         sources[2].discover.dns: is missing, expected a name (kvbridge.toml)
         discovery.nameserver: expected an address such as 10.0.0.10:53, got "dns.example" (kvbridge.toml)
         discovery.resolve: must be at least 100ms (kvbridge.toml)"#]].assert_eq(&problems(wrong, &[]));
+}
+
+#[test]
+fn a_snapshot_socket_that_an_engine_tells_is_asked_where_its_operator_calls_it_plain() {
+    let told = Told {
+        engine: EngineKind::Sglang,
+        model: None,
+        streams: Some(Streams::Published(vec![RankStream {
+            rank: 0,
+            endpoint: "tcp://*:5".to_owned(),
+            replay: None,
+            snapshot: Some("tcp://*:7".to_owned()),
+            topic: String::new(),
+        }])),
+        block_size: None,
+        algorithm: None,
+    };
+    let address = Address { host: "10.0.0.7".to_owned(), port: 1, ip: None };
+    let asked = |more: &str| {
+        let text = format!("[[sources]]\nengine = \"sglang\"\nurl = \"http://h:1\"\n{more}");
+        let sources = loaded(&text, &[]).engines[0].sources(&address, &told).unwrap();
+        sources[0].snapshot.as_ref().map(Endpoint::to_string)
+    };
+    assert_eq!(asked(""), None, "it would leave out what is not the same for all");
+    assert_eq!(asked("plain_cache = true").as_deref(), Some("tcp://10.0.0.7:7"));
+    let configured = asked("plain_cache = true\nsnapshot = \"tcp://*:9\"");
+    assert_eq!(configured.as_deref(), Some("tcp://10.0.0.7:9"));
 }

@@ -55,13 +55,16 @@ fn every_problem_is_reported_at_once() {
         [state]
         dir = ""
         [[sinks]]
-        kind = "x"
+        preset = "x"
+        listen = "0.0.0.0:1"
+        tiers = ["moon"]
+        block_size = 0
     "#;
     expect![[r#"
         limits.frame_max: invalid type: integer `5`, expected a size with its unit, such as "64MiB" (kvbridge.toml)
         recovery.held_bytes: expected a size such as "64MiB", got "64" (kvbridge.toml)
         recovery.replay_deadline: expected a duration such as "250ms", got "5 parsecs" (kvbridge.toml)
-        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `url`, `replay`, `snapshot`, `plain_cache`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks`, `metrics`, `members`, `hash_scheme`, `hash_seed`, `name`, `discover`, `options` (kvbridge.toml)
+        sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `url`, `replay`, `snapshot`, `plain_cache`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks`, `metrics`, `members`, `flush`, `hash_scheme`, `hash_seed`, `name`, `discover`, `options` (kvbridge.toml)
         sources[0].ignore_tags[1]: invalid type: integer `5`, expected a string (kvbridge.toml)
         surprise: unknown field `surprise`, expected one of `http`, `sources`, `discovery`, `bus`, `index`, `view`, `recovery`, `limits`, `state`, `ready`, `backfill`, `shutdown`, `sinks` (kvbridge.toml)
         http.listen: expected an address such as 127.0.0.1:8090, got "nowhere" (kvbridge.toml)
@@ -72,7 +75,9 @@ fn every_problem_is_reported_at_once() {
         bus.kind: expected embedded, nats or zmq, got "pigeon" (kvbridge.toml)
         recovery.lease: must be longer than recovery.idle_probe and recovery.audit (kvbridge.toml)
         state.dir: must not be empty (kvbridge.toml)
-        sinks[0]: no sink is supported by this version, got kind "x" (kvbridge.toml)"#]]
+        sinks[0].preset: expected one of llm-d, dynamo, vllm, aibrix, conductor, got "x" (kvbridge.toml)
+        sinks[0].listen: is not the loopback, and a reader of a sink is asked nothing and sees prompts: set insecure in the sink (kvbridge.toml)
+        sinks[0].block_size: must be at least 1 (kvbridge.toml)"#]]
     .assert_eq(&problems(text, &[]));
 }
 

@@ -12,7 +12,7 @@ use super::{
     limits,
     sources::Named,
 };
-use crate::{adapters::Adapters, index::BackfillMode};
+use crate::{adapters::Adapters, index::BackfillMode, jobs::OnUnrecoverable};
 
 /// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
 pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
@@ -56,6 +56,7 @@ pub(super) fn validate(
         ready: check.ready(&file.ready),
         backfill: check.backfill(&file.backfill),
         shutdown: check.shutdown(&file.shutdown),
+        sinks: check.sinks(&file.sinks),
     };
     match &mut config.bus {
         BusConfig::Nats(nats) => {
@@ -67,11 +68,6 @@ pub(super) fn validate(
             check.zmq_beside(zmq, has_sources, config.state.dir.as_ref());
         }
         BusConfig::Embedded => (),
-    }
-    for (at, sink) in file.sinks.iter().enumerate() {
-        let kind = sink.kind.as_deref().unwrap_or("(none)");
-        let message = format!("no sink is supported by this version, got kind {kind:?}");
-        check.note(&format!("sinks[{at}]"), message);
     }
     if check.problems.0.is_empty() { Ok(config) } else { Err(check.problems) }
 }
@@ -128,6 +124,7 @@ impl Check<'_> {
                 file.replay_deadline,
                 limits::REPLAY_DEADLINE,
             ),
+            parallel: self.count(&at("parallel"), file.parallel, limits::RECOVERY_PARALLEL),
             attempt_count_max: self.count(
                 &at("attempts"),
                 file.attempts,
@@ -143,6 +140,7 @@ impl Check<'_> {
             audit: self.span(&at("audit"), file.audit, limits::AUDIT),
             lease: self.span(&at("lease"), file.lease, limits::LEASE),
             rank_missing: self.span(&at("rank_missing"), file.rank_missing, limits::RANK_MISSING),
+            on_unrecoverable: self.on_unrecoverable(file.on_unrecoverable.as_deref()),
         };
         if config.lease <= config.idle_probe.max(config.audit) {
             // Else every quiet minute would end trust before the probe that could have kept it.
@@ -152,6 +150,19 @@ impl Check<'_> {
             );
         }
         config
+    }
+
+    fn on_unrecoverable(&mut self, text: Option<&str>) -> OnUnrecoverable {
+        match text {
+            None | Some("none") => OnUnrecoverable::None,
+            Some("resync") => OnUnrecoverable::Resync,
+            Some("flush") => OnUnrecoverable::Flush,
+            Some(other) => {
+                let message = format!("expected none, resync or flush, got {other:?}");
+                self.note("recovery.on_unrecoverable", message);
+                OnUnrecoverable::None
+            }
+        }
     }
 
     fn limits(&mut self, file: &LimitsFile) -> Limits {

@@ -14,6 +14,7 @@ pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route("/kv_event_sources", get(sources))
         .route("/server_info", get(server_info))
+        .route("/get_server_info", get(older_server_info))
         .route("/v1/models", get(models))
 }
 
@@ -68,11 +69,10 @@ async fn server_info(State(fake): Fake) -> Result<Response, Refusal> {
         // It has one only for developers.
         Model::Paged(_) => return Err(absent()),
     };
-    let port = |endpoint: &str| endpoint.rsplit(':').next().and_then(|port| port.parse().ok());
+    let port = |endpoint: &str| -> Option<u16> { endpoint.rsplit(':').next()?.parse().ok() };
     let first = fake.ports.ranks.first();
     let base = |of: fn(&RankPorts) -> &str| first.and_then(|ports| port(of(ports)));
-    let (live, replay): (Option<u16>, Option<u16>) =
-        (base(|ports| &ports.live), base(|ports| &ports.replay));
+    let (live, replay) = (base(|ports| &ports.live), base(|ports| &ports.replay));
     let mut info = json!({
         "page_size": fake.settings.block_size,
         "speculative_algorithm": null,
@@ -87,10 +87,21 @@ async fn server_info(State(fake): Fake) -> Result<Response, Refusal> {
             "replay_endpoint_port_base": replay,
         },
     });
+    if let Some(snapshot) = first.and_then(|ports| port(ports.snapshot.as_ref()?)) {
+        info["kv_events"]["snapshot_endpoint_port_base"] = json!(snapshot);
+    }
     if !tells_sources || fake.settings.told.is_mute {
         info["kv_events"].take();
     } else if fake.settings.told.hides_replay {
         info["kv_events"]["replay_endpoint_port_base"].take();
     }
     Ok(json_response(&info))
+}
+
+/// The same by its older name, which the engine with a tree has kept.
+async fn older_server_info(fake: Fake) -> Result<Response, Refusal> {
+    match fake.settings.engine {
+        Model::Radix(_) => server_info(fake).await,
+        Model::Drained(_) | Model::Paged(_) => Err(absent()),
+    }
 }

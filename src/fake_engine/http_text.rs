@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::{
     control::{Cut, Stats},
-    engine::{Request, VOCABULARY},
+    engine::{Counts, Request, VOCABULARY},
     hash::whole,
+    model::Model,
     rng::mix,
     settings::FakeSettings,
 };
@@ -87,8 +88,57 @@ const METRICS: [Metric; 8] = [
 
 pub(super) fn metrics_text(ranks: &[Stats], settings: &FakeSettings) -> String {
     let mut out = String::new();
-    write_metrics(&mut out, ranks, settings).expect("a String can be written");
+    let written = match settings.engine {
+        Model::Radix(_) => write_radix_metrics(&mut out, ranks, settings),
+        Model::Paged(_) | Model::Drained(_) => write_metrics(&mut out, ranks, settings),
+    };
+    written.expect("a String can be written");
     out
+}
+
+/// As the engine with a tree says it: each scheduler of itself, and the server of all together. Its
+/// processes share what they count, so none tells when it started.
+fn write_radix_metrics(
+    out: &mut String,
+    ranks: &[Stats],
+    settings: &FakeSettings,
+) -> Result<(), std::fmt::Error> {
+    let (model, pages, page) = (&settings.model, settings.blocks, settings.block_size);
+    for (rank, stats) in ranks.iter().enumerate() {
+        let dp = if ranks.len() > 1 { format!("dp_rank=\"{rank}\",") } else { String::new() };
+        let labels = format!(
+            "{dp}engine_type=\"unified\",model_name=\"{model}\",pp_rank=\"0\",tp_rank=\"0\""
+        );
+        let tokens = u64::from(pages) * u64::from(page);
+        let gauges = [
+            ("num_running_reqs", count(stats.running)),
+            ("num_queue_reqs", count(stats.waiting)),
+            ("max_total_num_tokens", tokens),
+            ("page_size", u64::from(page)),
+            ("num_pages", u64::from(pages)),
+        ];
+        for (name, value) in gauges {
+            writeln!(out, "sglang:{name}{{{labels}}} {value}.0")?;
+        }
+        let Counts { queries, hits, generated, .. } = stats.counts;
+        let computed = queries.saturating_sub(hits);
+        let modes = [("prefill_compute", computed), ("prefill_cache", hits), ("decode", generated)];
+        for (mode, value) in modes {
+            writeln!(out, "sglang:realtime_tokens_total{{{labels},mode=\"{mode}\"}} {value}.0")?;
+        }
+    }
+    let sum = |of: fn(&Stats) -> u64| ranks.iter().map(of).sum::<u64>();
+    let labels = format!("model_name=\"{model}\"");
+    let counters = [
+        ("num_requests_total", "", sum(|stats| stats.counts.finished)),
+        ("prompt_tokens_total", "", sum(|stats| stats.counts.queries)),
+        ("generation_tokens_total", "", sum(|stats| stats.counts.generated)),
+        ("cached_tokens_total", ",cache_source=\"device\"", sum(|stats| stats.counts.hits)),
+    ];
+    for (name, more, value) in counters {
+        writeln!(out, "sglang:{name}{{{labels}{more}}} {value}.0")?;
+    }
+    Ok(())
 }
 
 fn write_metrics(

@@ -9,7 +9,8 @@ use kvbridge_schemas::{Epoch, Seq, SnapshotHeader, Trust};
 use tower::ServiceExt;
 
 use super::{
-    tests::{KEY, World, envelope, guarded, replica},
+    tests::envelope,
+    world_tests::{KEY, World, guarded, replica},
     *,
 };
 use crate::pipeline::{Command, ViewCut};
@@ -55,6 +56,7 @@ async fn ask(authorization: Option<&str>, method: &str, path: &str) -> String {
         ("POST", "/v1/feedback") => {
             r#"{"model":"m","instance":"h:8000","input_tokens":2,"cached_tokens":1}"#
         }
+        ("POST", "/v1/resync" | "/v1/flush") => r#"{"all":true}"#,
         ("POST", "/v1/backfill") => r#"{"model":"m","instance":"h:8000","token_ids":[1,2]}"#,
         ("POST", _) => r#"{"model":"m","token_ids":[1,2]}"#,
         _ => "",
@@ -93,6 +95,8 @@ async fn every_token_at_every_endpoint() {
     ];
     let endpoints = [
         ("GET", "/healthz".to_owned()),
+        ("GET", "/".to_owned()),
+        ("GET", "/page/app.js".to_owned()),
         ("GET", "/readyz".to_owned()),
         ("GET", "/metrics".to_owned()),
         ("GET", "/v1/replicas".to_owned()),
@@ -108,6 +112,11 @@ async fn every_token_at_every_endpoint() {
         ("POST", "/v1/feedback".to_owned()),
         ("POST", "/v1/backfill".to_owned()),
         ("POST", format!("/v1/replicas/{KEY}/resync")),
+        ("POST", "/v1/resync".to_owned()),
+        ("POST", "/v1/flush".to_owned()),
+        ("GET", "/v1/jobs".to_owned()),
+        ("GET", "/v1/jobs/1".to_owned()),
+        ("DELETE", "/v1/jobs/1".to_owned()),
         ("POST", "/v1/config/reload".to_owned()),
         ("GET", "/v1/sources".to_owned()),
         ("POST", "/v1/sources".to_owned()),
@@ -169,6 +178,7 @@ async fn a_snapshot_shows_salts_only_when_asked_with_the_scope() {
                 projection: kvbridge_schemas::Projection::Last8,
                 removal: kvbridge_adapters_api::Removal::PerCopy,
                 orphans_max: 10,
+                describes: false,
             };
             let view = crate::view::View::install(settings, records).unwrap();
             assert!(answer.send(ViewCut { header, view }).is_ok());

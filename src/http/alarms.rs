@@ -19,6 +19,9 @@ struct AlarmJson<'a> {
     action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<&'static str>,
+    /// The finding of `kvbridge doctor` that it follows from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -47,6 +50,7 @@ pub(super) async fn all(
                 first_look: about.first_look,
                 action: about.action,
                 event: raised.event.map(HitEvent::as_str),
+                cause: handle.signs.cause_of(raised.alarm),
             });
         }
     }

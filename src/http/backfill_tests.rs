@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use kvbridge_schemas::Trust;
 use serde_json::Value;
 
-use super::tests::{World, exact, world};
+use super::world_tests::{World, exact, world};
 use crate::config::Limits;
 
 async fn told(world: &World, path: &str, body: &str) -> Value {

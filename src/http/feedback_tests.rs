@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use kvbridge_schemas::Trust;
 
-use super::tests::{World, exact, world};
+use super::world_tests::{World, exact, world};
 use crate::config::Limits;
 
 async fn told(world: &World, rest: &str) -> String {

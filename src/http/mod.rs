@@ -14,13 +14,16 @@ mod events;
 mod feedback;
 mod fields;
 mod health;
+mod jobs;
 mod match_prefix;
+mod page;
 mod problem;
 mod question;
 mod readiness;
 mod replicas;
 mod route;
 mod serve;
+mod sinks;
 mod snapshot;
 mod sources;
 mod stall;
@@ -33,11 +36,15 @@ mod backfill_tests;
 #[cfg(test)]
 mod feedback_tests;
 #[cfg(test)]
+mod jobs_tests;
+#[cfg(test)]
 mod route_tests;
 #[cfg(test)]
 mod serve_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod world_tests;
 
 use std::{
     collections::BTreeMap,
@@ -77,6 +84,7 @@ pub use sources::{EngineStanding, EntryStanding, SourceError, SourceRequest};
 use crate::{
     alarms::Alarms,
     config::{HttpConfig, Limits, Problems, ReadyConfig, limits},
+    foreman::Foreman,
     index::BackfillMode,
     pipeline::Pipeline,
     telemetry::{self, Metrics},
@@ -98,6 +106,8 @@ pub struct ApiParts {
     pub access: Access,
     /// What rings.
     pub alarms: Alarms,
+    /// Runs jobs.
+    pub foreman: Foreman,
     /// Renders the metrics.
     pub render: PrometheusHandle,
     /// When it says that it is ready.
@@ -116,6 +126,7 @@ struct Shared {
     body_deadline: Duration,
     access: InForce,
     alarms: Alarms,
+    foreman: Foreman,
     metrics: Metrics,
     render: PrometheusHandle,
     event_readers: Arc<Semaphore>,
@@ -147,7 +158,7 @@ impl Api {
     /// An API over a running pipeline. `stop` ends its streams.
     pub fn new(parts: ApiParts) -> Api {
         let ApiParts { pipeline, limits, body_deadline, access, alarms, render, .. } = parts;
-        let ApiParts { ready, backfill, finds_more, stop, .. } = parts;
+        let ApiParts { foreman, ready, backfill, finds_more, stop, .. } = parts;
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let reload_queue = usize::try_from(limits::RELOAD_QUEUE).unwrap_or(1);
         let (reloads, reloads_taken) = mpsc::channel(reload_queue);
@@ -174,6 +185,7 @@ impl Api {
             body_deadline,
             access: InForce::new(access),
             alarms,
+            foreman,
             render,
             stop,
         }))
@@ -203,6 +215,7 @@ impl Api {
     pub fn router(self) -> Router {
         let body_bytes_max = self.0.body_bytes_max();
         let source_body_max = DefaultBodyLimit::max(limits::SOURCE_BODY_BYTES_MAX);
+        let order_body_max = DefaultBodyLimit::max(limits::JOB_BODY_BYTES_MAX);
         let read = Router::new()
             .route("/metrics", get(health::metrics))
             .route("/v1/replicas", get(replicas::all))
@@ -210,12 +223,18 @@ impl Api {
             .route("/v1/replicas/{key}/snapshot", get(snapshot::stream))
             .route("/v1/alarms", get(alarms::all))
             .route("/v1/sources", get(sources::all))
+            .route("/v1/jobs", get(jobs::all))
+            .route("/v1/jobs/{id}", get(jobs::one))
+            .route("/v1/sinks", get(sinks::all))
             .route("/v1/match", post(match_prefix::answer))
             .route("/v1/route", post(route::answer))
             .route("/v1/events", get(events::stream))
             .route_layer(from_fn_with_state(self.clone(), admission::read));
         let write = Router::new()
             .route("/v1/replicas/{key}/resync", post(replicas::resync))
+            .route("/v1/resync", post(jobs::resync).layer(order_body_max))
+            .route("/v1/flush", post(jobs::flush).layer(order_body_max))
+            .route("/v1/jobs/{id}", delete(jobs::cancel))
             .route("/v1/config/reload", post(config::reload))
             .route("/v1/sources/{name}", delete(sources::remove))
             .route("/v1/sources", post(sources::add).layer(source_body_max))
@@ -227,6 +246,7 @@ impl Api {
         Router::new()
             .route("/healthz", get(health::alive))
             .route("/readyz", get(health::ready))
+            .merge(page::routes())
             .merge(read)
             .merge(write)
             .merge(report)

@@ -144,10 +144,10 @@ impl Question {
 
     /// What the index says, with guesses beside it.
     pub(super) fn ask(&self, api: &Shared) -> Result<Answer, QueryError> {
-        api.alarms.matched(&self.request.model);
-        let query = self.query();
-        let mut answer = api.pipeline.index.query(&query)?;
-        let now = api.pipeline.clock.now();
+        let (query, now) = (self.query(), api.pipeline.clock.now());
+        let answer = api.pipeline.index.query(&query);
+        api.alarms.asked(now, &query, answer.as_ref());
+        let mut answer = answer?;
         api.pipeline.index.speculate(&query, &mut answer, api.backfill, now);
         Ok(answer)
     }
@@ -180,8 +180,9 @@ impl Question {
         let instance = instance.clone().unwrap_or_default();
         let replica = Replica { model: model.clone(), instance, rank: rank.unwrap_or(0) };
         let key = replica.key();
-        let handle = api.pipeline.fleet.get(&key).ok_or_else(Problem::unknown_replica)?;
-        Ok((key, handle))
+        let handle = api.pipeline.fleet.get(&key);
+        api.alarms.named(model, handle.as_ref().map(|_| &key));
+        Ok((key, handle.ok_or_else(Problem::unknown_replica)?))
     }
 
     /// How long its input was, and how much of it was cached.
@@ -201,7 +202,7 @@ impl Question {
             return (Prediction::Routed, Some(tokens));
         }
         if self.told.len() == 0 {
-            api.alarms.matched(&self.request.model);
+            api.alarms.counted(&self.request.model);
             return (Prediction::None, None);
         }
         let answer = self.ask(api).ok();

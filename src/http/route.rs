@@ -148,6 +148,9 @@ fn decide(api: &Shared, question: &Question) -> Result<Response, Problem> {
     let (model, asked) = (question.model(), question.ask(api));
     let known: Vec<Known> =
         question.candidates().iter().map(|it| Known::of(model, it, &asked)).collect();
+    let fleet = &api.pipeline.fleet;
+    let named = known.iter().map(|it| fleet.has(&it.key).then_some(&it.key));
+    api.alarms.candidates(api.pipeline.clock.now(), model, named);
     let candidates: Vec<Candidate> = known.iter().map(|it| it.candidate).collect();
     let prompt_tokens = question.token_count();
     // A fresh `RandomState` has other keys each time: draws need no generator.

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use expect_test::expect;
 use kvbridge_schemas::Trust;
 
-use super::tests::{World, exact, world};
+use super::world_tests::{World, exact, world};
 use crate::config::Limits;
 
 #[tokio::test]

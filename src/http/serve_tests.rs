@@ -11,7 +11,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{tests::guarded, *};
+use super::{world_tests::guarded, *};
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -14,19 +14,29 @@
 //! - A dropped replica's slot is never used again: a late write under it changes nothing.
 //!
 //! Memory is bounded by the views: the index holds nothing that no view holds, but for guesses of
-//! routers ([`Index::backfill`]), which have a bound and a lifetime and are never a match. This
-//! first form locks per replica and walks maps; what replaces it for speed keeps this interface.
+//! routers ([`Index::backfill`]), which have a bound and a lifetime and are never a match.
+//!
+//! All replicas of a model share one tree of contents (`tree`), so that a question is one walk,
+//! however many replicas there are.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod answer;
+mod column;
+mod leaving;
+mod matching;
+mod model;
+mod moving;
+mod page;
 mod query;
 mod replica;
 mod speculation;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod walk;
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
@@ -34,11 +44,12 @@ use std::{
 use kvbridge_schemas::{Cursor, Replica, ReplicaKey, TierTrust};
 
 pub use answer::{Answer, AsOf, ReplicaMatch, TierMatch};
+pub use matching::REASON_BLOCK_SIZE;
+use model::Model;
 use query::PromptHashes;
 pub use query::{Prompt, Query, QueryError};
-use replica::{Body, Entry};
+use replica::Entry;
 pub use speculation::{BackfillMode, Backfilled, SPECULATIVE_BLOCKS_MAX, SPECULATIVE_TTL_MS};
-use tree::Tree;
 
 use crate::{recovery::Tick, view::Delta};
 
@@ -113,9 +124,22 @@ pub struct Index {
 
 #[derive(Default)]
 struct Registry {
-    slots: BTreeMap<ReplicaSlot, Arc<Entry>>,
-    models: BTreeMap<String, BTreeMap<ReplicaKey, ReplicaSlot>>,
+    slots: BTreeMap<ReplicaSlot, Seat>,
+    models: BTreeMap<String, Served>,
     slots_given: u64,
+}
+
+/// Where a slot's data is.
+#[derive(Clone)]
+struct Seat {
+    model: Arc<Model>,
+    entry: Arc<Entry>,
+}
+
+#[derive(Default)]
+struct Served {
+    model: Arc<Model>,
+    slots: BTreeMap<ReplicaKey, ReplicaSlot>,
 }
 
 impl Index {
@@ -128,22 +152,25 @@ impl Index {
     pub fn register(&self, replica: Replica) -> ReplicaSlot {
         let key = replica.key();
         let mut registry = self.write();
-        let known = registry.models.get(&replica.model).and_then(|slots| slots.get(&key));
+        let served = registry.models.get(&replica.model);
+        let known = served.and_then(|served| served.slots.get(&key));
         if let Some(slot) = known {
             return *slot;
         }
         let slot = ReplicaSlot(registry.slots_given);
         registry.slots_given += 1;
-        let of_model = registry.models.entry(replica.model.clone()).or_default();
-        of_model.insert(key.clone(), slot);
-        registry.slots.insert(slot, Arc::new(Entry::new(key, replica)));
+        let served = registry.models.entry(replica.model.clone()).or_default();
+        served.slots.insert(key.clone(), slot);
+        let (model, entry) = (Arc::clone(&served.model), Arc::new(Entry::new(key, replica)));
+        model.add(slot, Arc::clone(&entry));
+        registry.slots.insert(slot, Seat { model, entry });
         slot
     }
 
     /// Applies one batch's deltas and publishes, in one step for readers.
     pub fn apply(&self, slot: ReplicaSlot, deltas: &[Delta], published: Published) {
-        if let Some(entry) = self.entry(slot) {
-            entry.apply(deltas, published);
+        if let Some(seat) = self.seat(slot) {
+            seat.model.apply(slot, deltas, published);
         }
     }
 
@@ -160,44 +187,42 @@ impl Index {
         deltas: impl IntoIterator<Item = Delta>,
         published: Published,
     ) {
-        let Some(entry) = self.entry(slot) else { return };
-        let mut tree = Tree::default();
-        deltas.into_iter().for_each(|delta| tree.apply(&delta));
-        drop(entry.replace(Body { tree, published }));
+        if let Some(seat) = self.seat(slot) {
+            seat.model.replace(slot, deltas, published);
+        }
     }
 
     /// Takes all trust in the replica away, at once. Returns the new generation: only what is
     /// published with it can grant again.
     pub fn withdraw(&self, slot: ReplicaSlot, reason: &'static str) -> Generation {
-        self.entry(slot).map_or_else(Generation::default, |entry| entry.withdraw(reason))
+        self.seat(slot).map_or_else(Generation::default, |seat| seat.entry.withdraw(reason))
     }
 
     /// The generation in force.
     pub fn generation(&self, slot: ReplicaSlot) -> Generation {
-        self.entry(slot).map_or_else(Generation::default, |entry| entry.generation())
+        self.seat(slot).map_or_else(Generation::default, |seat| seat.entry.generation())
     }
 
     /// Forgets a replica. Its blocks are freed here, while queries go on.
     pub fn drop_replica(&self, slot: ReplicaSlot) {
         let mut registry = self.write();
-        let Some(entry) = registry.slots.remove(&slot) else { return };
-        if let Some(slots) = registry.models.get_mut(entry.model()) {
-            slots.remove(&entry.key);
-            if slots.is_empty() {
+        let Some(Seat { model, entry }) = registry.slots.remove(&slot) else { return };
+        if let Some(served) = registry.models.get_mut(entry.model()) {
+            served.slots.remove(&entry.key);
+            if served.slots.is_empty() {
                 registry.models.remove(entry.model());
             }
         }
         drop(registry);
-        drop(entry);
+        model.remove(slot);
     }
 
     /// How much of a prompt each replica of the model holds.
     pub fn query(&self, query: &Query<'_>) -> Result<Answer, QueryError> {
         let mut hashes = PromptHashes::new(query.prompt);
         let mut used = BTreeSet::new();
-        let entries = self.entries(query.model).ok_or(QueryError::UnknownModel)?;
-        let mut replicas: Vec<ReplicaMatch> =
-            entries.iter().map(|entry| entry.answer(query, &mut hashes, &mut used)).collect();
+        let model = self.model(query.model).ok_or(QueryError::UnknownModel)?;
+        let mut replicas = model.answer(None, query, &mut hashes, &mut used);
         match query.prompt {
             Prompt::Content { block_size, .. }
                 if !used.is_empty() && !used.contains(&block_size) =>
@@ -206,11 +231,23 @@ impl Index {
             }
             Prompt::Content { .. } | Prompt::Tokens(_) => (),
         }
-        replicas.sort_by(|a, b| {
-            b.matched_tokens.cmp(&a.matched_tokens).then_with(|| a.key.cmp(&b.key))
-        });
+        // They come by key, and a stable sort keeps that.
+        replicas.sort_by_key(|found| Reverse(found.matched_tokens));
         let usable = replicas.iter().any(|replica| replica.usable);
         Ok(Answer { replicas, fallback: (!usable).then_some(FALLBACK_LOAD) })
+    }
+
+    /// How many blocks of a prompt each replica holds, for those that hold any and may be used: the
+    /// numbers of [`Index::query`] into the caller's own list, without names and reasons.
+    pub fn depths(
+        &self,
+        query: &Query<'_>,
+        depths: &mut Vec<(ReplicaSlot, u64)>,
+    ) -> Result<(), QueryError> {
+        depths.clear();
+        let model = self.model(query.model).ok_or(QueryError::UnknownModel)?;
+        model.depths(query, &mut PromptHashes::new(query.prompt), depths);
+        Ok(())
     }
 
     /// Takes what a router says that a replica computed for a prompt, as a guess: it shows in
@@ -221,35 +258,34 @@ impl Index {
         query: &Query<'_>,
         terms: BackfillTerms,
     ) -> Result<Backfilled, QueryError> {
-        let entry = self.entry_of(query.model, key).ok_or(QueryError::UnknownModel)?;
-        entry.backfill(query, terms)
+        let (slot, seat) = self.seat_of(query.model, key).ok_or(QueryError::UnknownModel)?;
+        seat.model.backfill((slot, &seat.entry), query, terms)
     }
 
     /// Adds to an answer of the same question what its replicas are guessed to hold beyond it.
     pub fn speculate(&self, query: &Query<'_>, answer: &mut Answer, mode: BackfillMode, now: Tick) {
         let mut hashes = PromptHashes::new(query.prompt);
         for found in answer.replicas.iter_mut().filter(|found| mode.takes(found.trust)) {
-            if let Some(entry) = self.entry_of(query.model, &found.key) {
-                let tokens = entry.speculate(query, now, &mut hashes);
+            if let Some((slot, seat)) = self.seat_of(query.model, &found.key) {
+                let of = (slot, &*seat.entry);
+                let tokens = seat.model.speculate(of, query, now, &mut hashes);
                 found.speculative_tokens = tokens.saturating_sub(found.matched_tokens);
             }
         }
     }
 
-    fn entry_of(&self, model: &str, key: &ReplicaKey) -> Option<Arc<Entry>> {
+    fn seat_of(&self, model: &str, key: &ReplicaKey) -> Option<(ReplicaSlot, Seat)> {
         let registry = self.read();
-        let slot = registry.models.get(model)?.get(key)?;
-        registry.slots.get(slot).map(Arc::clone)
+        let slot = *registry.models.get(model)?.slots.get(key)?;
+        registry.slots.get(&slot).map(|seat| (slot, seat.clone()))
     }
 
-    fn entry(&self, slot: ReplicaSlot) -> Option<Arc<Entry>> {
-        self.read().slots.get(&slot).map(Arc::clone)
+    fn seat(&self, slot: ReplicaSlot) -> Option<Seat> {
+        self.read().slots.get(&slot).cloned()
     }
 
-    fn entries(&self, model: &str) -> Option<Vec<Arc<Entry>>> {
-        let registry = self.read();
-        let slots = registry.models.get(model)?;
-        Some(slots.values().filter_map(|slot| registry.slots.get(slot)).map(Arc::clone).collect())
+    fn model(&self, name: &str) -> Option<Arc<Model>> {
+        self.read().models.get(name).map(|served| Arc::clone(&served.model))
     }
 
     // The registry's own changes are single inserts and removals: nothing in them can panic

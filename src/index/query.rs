@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kvbridge_schemas::{Trust, content_hash};
 
-use super::tree::Window;
+use super::page::Window;
 
 /// Which replicas hold how much of a prompt?
 #[derive(Clone, Copy)]

@@ -9,8 +9,15 @@ use std::collections::BTreeSet;
 use kvbridge_schemas::{TierTrust, Trust};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::tree::{Tree, Window};
-use crate::{recent::Recent, recovery::Tick, view::Delta};
+use super::{
+    BackfillTerms, Prompt, Query, QueryError, ReplicaMatch, ReplicaSlot, model::Model,
+    page::Window, query::PromptHashes, replica::Entry, tree::Tree,
+};
+use crate::{
+    recent::Recent,
+    recovery::Tick,
+    view::{Delta, namespace},
+};
 
 /// How long a guess is believed. Shorter: a conversation whose user thinks is sent elsewhere.
 /// Longer: what a busy engine dropped meanwhile is believed still.
@@ -65,7 +72,7 @@ pub enum Backfilled {
 
 /// The guesses of one replica. All have one window: blocks of two sizes do not compare.
 pub(super) struct Speculation {
-    pub(super) window: Window,
+    window: Window,
     /// By place: the hash of all contents from the root on. The value is the block's own content.
     blocks: Recent<u64, u64>,
     /// Places by content, to find what an event speaks of.
@@ -73,14 +80,14 @@ pub(super) struct Speculation {
 }
 
 impl Speculation {
-    pub(super) fn new(window: Window) -> Speculation {
+    fn new(window: Window) -> Speculation {
         let blocks = Recent::new(SPECULATIVE_BLOCKS_MAX, SPECULATIVE_TTL_MS);
         Speculation { window, blocks, places: BTreeSet::new() }
     }
 
     /// Guesses the blocks of a prompt but the first `held`, which the view has. Returns how many
     /// were noted and how many had to go for them.
-    pub(super) fn note(
+    fn note(
         &mut self,
         now: Tick,
         (root, contents): (u64, &[u64]),
@@ -104,12 +111,7 @@ impl Speculation {
     }
 
     /// How many blocks of a prompt are held or guessed, from the first on; `held` are held.
-    pub(super) fn depth(
-        &mut self,
-        now: Tick,
-        (root, contents): (u64, &[u64]),
-        held: usize,
-    ) -> usize {
+    fn depth(&mut self, now: Tick, (root, contents): (u64, &[u64]), held: usize) -> usize {
         self.expire(now);
         let is_there =
             |(at, place): &(usize, u64)| *at < held || self.blocks.get(now, place).is_some();
@@ -118,7 +120,7 @@ impl Speculation {
 
     /// An event is about to change the view. Under trust a store is as good as the guess; without
     /// any the guess stays, because the view may not be used. A removal ends the guess always.
-    pub(super) fn follow(&mut self, delta: &Delta, tree: &Tree, trust: TierTrust) {
+    pub(super) fn follow(&mut self, delta: &Delta, (tree, column): (&Tree, u32), trust: TierTrust) {
         match delta {
             Delta::Linked { content, .. } => {
                 if trust.device > Trust::None {
@@ -126,7 +128,7 @@ impl Speculation {
                 }
             }
             Delta::Unlinked { node, .. } => {
-                if let Some(content) = tree.content(node) {
+                if let Some(content) = tree.content(column, node) {
                     self.forget(content);
                 }
             }
@@ -134,7 +136,7 @@ impl Speculation {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
@@ -158,8 +160,77 @@ impl Speculation {
     }
 }
 
+impl Model {
+    /// Takes what a router says was computed. See [`Index::backfill`](super::Index::backfill).
+    pub(super) fn backfill(
+        &self,
+        (slot, entry): (ReplicaSlot, &Entry),
+        query: &Query<'_>,
+        terms: BackfillTerms,
+    ) -> Result<Backfilled, QueryError> {
+        if terms.mode == BackfillMode::Off {
+            return Ok(Backfilled::Off);
+        }
+        let (mut hashes, mut used) = (PromptHashes::new(query.prompt), BTreeSet::new());
+        let held = self.answer(Some(slot), &lowered(query), &mut hashes, &mut used);
+        let Some(held) = held.first() else { return Err(QueryError::UnknownModel) };
+        if !terms.mode.takes(held.trust) {
+            return Ok(Backfilled::Exact);
+        }
+        let told = match query.prompt {
+            Prompt::Tokens(_) => None,
+            Prompt::Content { block_size, .. } => Some(block_size),
+        };
+        if told.is_some_and(|size| !used.is_empty() && !used.contains(&size)) {
+            return Err(QueryError::BlockSize { used: used.into_iter().collect() });
+        }
+        let window = window(self.windows(slot).into_iter(), told);
+        let contents = hashes.of(window).unwrap_or_default();
+        let mut guessed = entry.speculation();
+        let speculation = match &mut *guessed {
+            Some(speculation) if speculation.window == window => speculation,
+            other => other.insert(Speculation::new(window)),
+        };
+        let sequence = (namespace(query.lora, query.salt), contents);
+        let held = in_blocks(held.matched_tokens, window);
+        let (blocks, evicted) = speculation.note(terms.now, sequence, held, terms.blocks_max);
+        Ok(Backfilled::Taken { blocks, evicted })
+    }
+
+    /// Tokens of the prompt that are held, however little that is believed, or guessed.
+    pub(super) fn speculate(
+        &self,
+        (slot, entry): (ReplicaSlot, &Entry),
+        query: &Query<'_>,
+        now: Tick,
+        hashes: &mut PromptHashes<'_>,
+    ) -> u64 {
+        if entry.speculation().as_ref().is_none_or(Speculation::is_empty) {
+            return 0;
+        }
+        let held = self.answer(Some(slot), &lowered(query), hashes, &mut BTreeSet::new());
+        let held = held.first().map_or(0, |found: &ReplicaMatch| found.matched_tokens);
+        let mut guessed = entry.speculation();
+        let Some(speculation) = &mut *guessed else { return 0 };
+        let window = speculation.window;
+        let Some(contents) = hashes.of(window) else { return 0 };
+        let sequence = (namespace(query.lora, query.salt), contents);
+        let depth = speculation.depth(now, sequence, in_blocks(held, window));
+        u64::try_from(depth).unwrap_or(u64::MAX).saturating_mul(u64::from(window.block_size))
+    }
+}
+
+/// The same question to whatever may be believed at all.
+fn lowered<'a>(query: &Query<'a>) -> Query<'a> {
+    Query { accept: Trust::LowerBound, hints: false, ..*query }
+}
+
+fn in_blocks(tokens: u64, window: Window) -> usize {
+    usize::try_from(tokens / u64::from(window.block_size.max(1))).unwrap_or(usize::MAX)
+}
+
 /// The window of guesses for a replica whose blocks have these: told in that size, or in tokens.
-pub(super) fn window(mut of_view: impl Iterator<Item = Window>, told: Option<u32>) -> Window {
+fn window(mut of_view: impl Iterator<Item = Window>, told: Option<u32>) -> Window {
     let fits = |window: &Window| told.is_none_or(|size| window.block_size == size);
     let block_size = told.unwrap_or(BLOCK_SIZE);
     of_view.find(fits).unwrap_or(Window { block_size, bigram: false })

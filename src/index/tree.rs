@@ -1,129 +1,339 @@
-//! One replica's linked blocks, walked from the root of a namespace.
+//! The linked blocks of all replicas of a model, content by content, from the roots of namespaces.
+//!
+//! What replicas hold alike is there once: a page has the contents of blocks that follow one
+//! another, and for each replica that has any of them (its *column*) a bit for each. A block that
+//! follows another one but not in its page begins a page that is *hooked* to the other's place.
+//!
+//! A block of a column has one place as long as the column knows it. Two blocks of one column with
+//! the same parent and the same content, which an engine hashed apart, have two places (*twins*):
+//! what follows one does not follow the other. A column also knows blocks that it does not hold, if
+//! others of its blocks follow them: a walk cannot pass a hole, and passes again the moment the
+//! hole is filled.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, hint::black_box};
 
+use hashbrown::HashTable;
 use kvbridge_schemas::Tier;
 
-use crate::view::{Delta, LinkParent, NodeId};
+use super::{
+    column::{Column, Node},
+    page::{Before, KNOWN, PAGE_BLOCKS, Page, Place, TierNumber, Window, to_usize},
+};
+use crate::{
+    maps::keyed::mix,
+    view::{Delta, LinkParent, NodeId},
+};
 
-/// How many tokens a block's content hash covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Window {
-    pub(super) block_size: u32,
-    /// One token more than the block size (EAGLE pairs).
-    pub(super) bigram: bool,
-}
+/// Names of tiers per model: as many as their numbers have values beside [`KNOWN`]. Engines make
+/// names up. Policy beyond: blocks in another tier are never a match.
+const TIERS_MAX: usize = 255;
 
-/// The fold of a view's deltas.
-///
-/// A block is found under (its parent, its content) whether or not the parent is here: a walk
-/// cannot pass a hole, and passes again the moment the hole is filled. Several blocks may share
-/// that place, since one engine may hash the same tokens apart; a walk follows all of them.
-#[derive(Default)]
-pub(super) struct Tree {
-    nodes: BTreeMap<NodeId, Node>,
-    /// Nearly always one block, so a list and not a set.
-    children: BTreeMap<(LinkParent, u64), Vec<NodeId>>,
-    windows: BTreeMap<Window, u64>,
-    tiers: BTreeMap<Tier, u64>,
-}
+/// The number of [`Tier::Device`], which every tree knows.
+pub(super) const DEVICE: TierNumber = 0;
 
-struct Node {
-    parent: LinkParent,
+/// A page by what comes before it and its first content.
+#[derive(Clone, Copy)]
+struct Hook {
+    before: Before,
     content: u64,
-    bigram: bool,
+    page: u32,
+}
+
+pub(super) struct Tree {
+    pages: Vec<Page>,
+    free_pages: Vec<u32>,
+    hooks: HashTable<Hook>,
+    columns: Vec<Column>,
+    free_columns: Vec<u32>,
     tiers: Vec<Tier>,
+    tier_numbers: BTreeMap<Tier, TierNumber>,
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree {
+            pages: Vec::new(),
+            free_pages: Vec::new(),
+            hooks: HashTable::new(),
+            columns: Vec::new(),
+            free_columns: Vec::new(),
+            tiers: vec![Tier::Device],
+            tier_numbers: BTreeMap::from([(Tier::Device, DEVICE)]),
+        }
+    }
 }
 
 impl Tree {
-    pub(super) fn apply(&mut self, delta: &Delta) {
+    /// Pages in use.
+    #[cfg(test)]
+    pub(super) fn page_count(&self) -> usize {
+        self.pages.len() - self.free_pages.len()
+    }
+
+    /// A new column without blocks.
+    pub(super) fn add_column(&mut self) -> u32 {
+        if let Some(number) = self.free_columns.pop() {
+            return number;
+        }
+        self.columns.push(Column::default());
+        u32::try_from(self.columns.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn column(&self, number: u32) -> Option<&Column> {
+        self.columns.get(to_usize(number))
+    }
+
+    pub(super) fn column_count(&self) -> usize {
+        self.columns.len()
+    }
+
+    pub(super) fn page(&self, number: u32) -> Option<&Page> {
+        self.pages.get(to_usize(number))
+    }
+
+    pub(super) fn tier(&self, number: TierNumber) -> Option<&Tier> {
+        self.tiers.get(usize::from(number))
+    }
+
+    pub(super) fn tier_number(&self, tier: &Tier) -> Option<TierNumber> {
+        if *tier == Tier::Device {
+            return Some(DEVICE); // nearly always
+        }
+        self.tier_numbers.get(tier).copied()
+    }
+
+    /// Changes one column as its view says. [`Delta::Cleared`] is not for here: a column that is
+    /// cleared is another column.
+    pub(super) fn apply(&mut self, column: u32, delta: &Delta) {
         match delta {
             Delta::Linked { node, parent, content, bigram, tier } => {
-                let place = (*parent, *content);
-                let new = self.nodes.entry(*node).or_insert_with(|| {
-                    self.children.entry(place).or_default().push(*node);
-                    let window = Window { block_size: node.block_size, bigram: *bigram };
-                    *self.windows.entry(window).or_default() += 1;
-                    let (parent, content) = place;
-                    Node { parent, content, bigram: *bigram, tiers: Vec::new() }
-                });
-                debug_assert_eq!((new.parent, new.content), place, "a view moves no linked block");
-                if !new.tiers.contains(tier) {
-                    new.tiers.push(tier.clone());
-                    *self.tiers.entry(tier.clone()).or_default() += 1;
+                let window = Window { block_size: node.block_size, bigram: *bigram };
+                if let Some(tier) = self.number_tier(tier) {
+                    self.link(column, (*node, *parent), (*content, window), tier);
                 }
             }
-            Delta::Unlinked { node, tier } => self.unlink(*node, tier),
-            Delta::Cleared => *self = Tree::default(),
+            Delta::Unlinked { node, tier } => {
+                if let Some(tier) = self.tier_number(tier) {
+                    self.unlink(column, *node, tier);
+                }
+            }
+            Delta::Cleared => debug_assert!(false, "a cleared column is another column"),
         }
     }
 
-    fn unlink(&mut self, id: NodeId, tier: &Tier) {
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        if let Some(at) = node.tiers.iter().position(|held| held == tier) {
-            node.tiers.swap_remove(at);
-            take_one(&mut self.tiers, tier);
+    /// What a column's block covers, while it holds it.
+    pub(super) fn content(&self, column: u32, id: &NodeId) -> Option<u64> {
+        let place = self.column(column)?.get(*id)?.place();
+        let page = self.page(place.page)?;
+        page.is_held(column, place.at).then(|| page.content(place.at))?
+    }
+
+    /// Brings what is known of some blocks of a column close to the processor, all at once: asked
+    /// one after the other, each would be waited for. It changes nothing.
+    pub(super) fn warm(&self, column: u32, deltas: &[Delta]) {
+        let Some(of) = self.column(column) else { return };
+        let held = deltas.iter().filter(|delta| match delta {
+            Delta::Linked { node, .. } | Delta::Unlinked { node, .. } => {
+                let place = of.get(*node).map(Node::place);
+                place.is_some_and(|place| {
+                    self.page(place.page).is_some_and(|page| page.is_held(column, place.at))
+                })
+            }
+            Delta::Cleared => false,
+        });
+        black_box(held.count());
+    }
+
+    fn number_tier(&mut self, tier: &Tier) -> Option<TierNumber> {
+        if let Some(number) = self.tier_number(tier) {
+            return Some(number);
         }
-        if !node.tiers.is_empty() {
+        let number =
+            u8::try_from(self.tiers.len()).ok().filter(|_| self.tiers.len() < TIERS_MAX)?;
+        self.tiers.push(tier.clone());
+        self.tier_numbers.insert(tier.clone(), number);
+        Some(number)
+    }
+
+    fn link(
+        &mut self,
+        column: u32,
+        (id, parent): (NodeId, LinkParent),
+        block: (u64, Window),
+        tier: TierNumber,
+    ) {
+        let known = self.columns[to_usize(column)].get(id).copied();
+        let place = match known {
+            Some(node) if self.is_at(&node, parent, block) => node.place(),
+            Some(node) => {
+                let held = self.pages[to_usize(node.place().page)].is_held(column, node.place().at);
+                debug_assert!(!held, "a view moves no linked block");
+                self.move_node(column, id, parent, block)
+            }
+            None => {
+                let before = self.before(column, id, parent, block.1);
+                let place = self.allot(column, before, block);
+                self.columns[to_usize(column)].add(Node::new(id, parent, place));
+                place
+            }
+        };
+        let page = &mut self.pages[to_usize(place.page)];
+        let was_held = known.is_some() && page.is_held(column, place.at);
+        let columns = &mut self.columns[to_usize(column)];
+        if page.set(column, tier, place.at) {
+            *columns.tiers.or_default(tier) += 1;
+        }
+        if !was_held {
+            *columns.windows.or_default(block.1) += 1;
+            if known.is_some() {
+                page.clear(column, KNOWN, place.at);
+            }
+        }
+    }
+
+    fn is_at(&self, node: &Node, parent: LinkParent, (content, window): (u64, Window)) -> bool {
+        let page = &self.pages[to_usize(node.place().page)];
+        let same = page.window == window && page.content(node.place().at) == Some(content);
+        same && !node.awaited && node.parent() == parent
+    }
+
+    /// The place before a block; a parent that is not known is awaited from now on.
+    pub(super) fn before(
+        &mut self,
+        column: u32,
+        id: NodeId,
+        parent: LinkParent,
+        window: Window,
+    ) -> Before {
+        let parent = match parent {
+            LinkParent::Root(namespace) => return Before::Root(namespace),
+            LinkParent::Block(parent) if parent == id => return Before::Nowhere,
+            LinkParent::Block(parent) => parent,
+        };
+        if let Some(node) = self.columns[to_usize(column)].get_mut(parent) {
+            node.children += 1;
+            return Before::Block(node.place());
+        }
+        let place = self.allot(column, Before::Nowhere, (0, window));
+        self.pages[to_usize(place.page)].set(column, KNOWN, place.at);
+        let mut node = Node::new(parent, LinkParent::Root(0), place);
+        (node.awaited, node.children) = (true, 1);
+        self.columns[to_usize(column)].add(node);
+        Before::Block(place)
+    }
+
+    /// A place for a block of the column: one where others have it, if there is one.
+    pub(super) fn allot(
+        &mut self,
+        column: u32,
+        before: Before,
+        (content, window): (u64, Window),
+    ) -> Place {
+        let mut twin = false;
+        for place in self.next(before, content, window) {
+            if !self.pages[to_usize(place.page)].is_taken(column, place.at) {
+                return place;
+            }
+            twin = true;
+        }
+        if let Before::Block(last) = before {
+            let page = &mut self.pages[to_usize(last.page)];
+            if twin {
+                page.twins |= 1 << last.at;
+            }
+            let length = page.contents.len();
+            if to_usize(last.at) + 1 == length && length < PAGE_BLOCKS && page.window == window {
+                page.contents.push(content);
+                return Place { page: last.page, at: last.at + 1 };
+            }
+            page.hooked |= 1 << last.at;
+        }
+        let page = self.add_page(Page::new(before, window, content));
+        if before != Before::Nowhere {
+            let hash = |hook: &Hook| hook_hash(hook.before, hook.content);
+            let hook = Hook { before, content, page };
+            self.hooks.insert_unique(hash(&hook), hook, hash);
+        }
+        Place { page, at: 0 }
+    }
+
+    /// The places of that content that follow another one: nearly always one or none.
+    pub(super) fn next(
+        &self,
+        before: Before,
+        content: u64,
+        window: Window,
+    ) -> impl Iterator<Item = Place> + '_ {
+        let (mut beside, mut look_up) = (None, before != Before::Nowhere);
+        if let Before::Block(place) = before
+            && let Some(page) = self.page(place.page)
+        {
+            let at = place.at + 1;
+            let is_next = page.window == window && page.content(at) == Some(content);
+            beside = is_next.then_some(Place { page: place.page, at });
+            let of = if is_next { page.twins } else { page.hooked };
+            look_up = of & (1 << place.at) != 0;
+        }
+        let hash = hook_hash(before, content);
+        let hooked = look_up.then(|| self.hooks.iter_hash(hash)).into_iter().flatten();
+        let fits = move |hook: &&Hook| hook.before == before && hook.content == content;
+        let pages = hooked.filter(fits).map(|hook| hook.page);
+        let pages = pages.filter(move |page| self.pages[to_usize(*page)].window == window);
+        beside.into_iter().chain(pages.map(|page| Place { page, at: 0 }))
+    }
+
+    fn add_page(&mut self, page: Page) -> u32 {
+        if let Some(number) = self.free_pages.pop() {
+            self.pages[to_usize(number)] = page;
+            return number;
+        }
+        self.pages.push(page);
+        u32::try_from(self.pages.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn free_if_empty(&mut self, number: u32) {
+        let page = &mut self.pages[to_usize(number)];
+        let Some(content) = page.contents.first().copied().filter(|_| page.is_empty()) else {
             return;
+        };
+        let before = std::mem::replace(&mut page.before, Before::Nowhere);
+        (page.contents, page.hooked, page.twins) = (Vec::new(), 0, 0);
+        let this = |hook: &Hook| hook.page == number;
+        if let Ok(hook) = self.hooks.find_entry(hook_hash(before, content), this) {
+            hook.remove();
         }
-        let place = (node.parent, node.content);
-        let window = Window { block_size: id.block_size, bigram: node.bigram };
-        self.nodes.remove(&id);
-        take_one(&mut self.windows, &window);
-        if let Some(siblings) = self.children.get_mut(&place) {
-            siblings.retain(|sibling| *sibling != id);
-            if siblings.is_empty() {
-                self.children.remove(&place);
-            }
+        self.free_pages.push(number);
+    }
+
+    /// Takes a column's blocks out of some pages. When all of its pages were named, the column is
+    /// to be given back.
+    pub(super) fn clear_pages(&mut self, column: u32, pages: &[u32]) {
+        for page in pages {
+            self.pages[to_usize(*page)].forget(column);
+            self.free_if_empty(*page);
         }
     }
 
-    /// What a block here covers.
-    pub(super) fn content(&self, id: &NodeId) -> Option<u64> {
-        self.nodes.get(id).map(|node| node.content)
+    /// Gives a column back that has no blocks in any page. What it was is for the caller to free.
+    pub(super) fn free_column(&mut self, column: u32) -> Column {
+        self.free_columns.push(column);
+        std::mem::take(self.column_mut(column))
     }
 
-    /// The windows of all blocks here, smallest block size first.
-    pub(super) fn windows(&self) -> impl Iterator<Item = Window> + '_ {
-        self.windows.keys().copied()
+    pub(super) fn column_mut(&mut self, column: u32) -> &mut Column {
+        &mut self.columns[to_usize(column)]
     }
 
-    /// The tiers of all blocks here, nearest first.
-    pub(super) fn tiers(&self) -> impl Iterator<Item = &Tier> {
-        self.tiers.keys()
-    }
-
-    /// How many blocks of `contents`, from the first on, lie in one of `tiers` each.
-    pub(super) fn walk(&self, root: u64, contents: &[u64], window: Window, tiers: &[Tier]) -> u64 {
-        let mut reached = vec![LinkParent::Root(root)];
-        let mut depth = 0;
-        for content in contents {
-            let places = reached.iter().filter_map(|at| self.children.get(&(*at, *content)));
-            let fits = |id: &&NodeId| self.fits(**id, window, tiers);
-            reached = places.flatten().filter(fits).map(|id| LinkParent::Block(*id)).collect();
-            if reached.is_empty() {
-                break;
-            }
-            depth += 1;
-        }
-        depth
-    }
-
-    fn fits(&self, id: NodeId, window: Window, tiers: &[Tier]) -> bool {
-        self.nodes.get(&id).is_some_and(|node| {
-            id.block_size == window.block_size
-                && node.bigram == window.bigram
-                && tiers.iter().any(|tier| node.tiers.contains(tier))
-        })
+    pub(super) fn page_mut(&mut self, page: u32) -> &mut Page {
+        &mut self.pages[to_usize(page)]
     }
 }
 
-fn take_one<K: Ord>(counts: &mut BTreeMap<K, u64>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
+fn hook_hash(before: Before, content: u64) -> u64 {
+    let before = match before {
+        Before::Root(namespace) => !namespace,
+        Before::Block(place) => u64::from(place.page) << 6 | u64::from(place.at),
+        Before::Nowhere => 0,
+    };
+    mix(mix(before) ^ content)
 }

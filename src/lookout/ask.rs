@@ -66,16 +66,18 @@ impl Asker {
         let mut pages: Vec<(&str, Page)> = Vec::new();
         let mut claims: Vec<(&Question, Result<EventSources, SourcesFault>)> = Vec::new();
         for question in registry::questions(engine.engine.as_ref()) {
-            if !pages.iter().any(|(path, _)| *path == question.path) {
-                let page = self.page(url, question.path).await.map_err(Answer::Failed)?;
-                pages.push((question.path, page));
-            }
-            let page = pages.iter().find(|(path, _)| *path == question.path);
-            if let Some((_, Page::Body(body))) = page {
+            for path in question.paths {
+                if !pages.iter().any(|(known, _)| known == path) {
+                    let page = self.page(url, path).await.map_err(Answer::Failed)?;
+                    pages.push((path, page));
+                }
+                let page = pages.iter().find(|(known, _)| known == path);
+                let Some((_, Page::Body(body))) = page else { continue };
                 let read = (question.read)(body);
                 if read != Err(SourcesFault::Foreign) {
                     claims.push((question, read));
                 }
+                break;
             }
         }
         match claims.as_slice() {
@@ -169,6 +171,7 @@ fn is_name(model: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{FileText, Flags, load};
 
     #[test]
     fn the_served_model_is_no_adapter() {
@@ -179,5 +182,31 @@ mod tests {
         for body in [&b"{}"[..], b"[]", br#"{"data": []}"#, br#"{"data": [{"id": ""}]}"#, b"x"] {
             assert_eq!(served_model(body), None);
         }
+    }
+
+    /// What an engine of that kind told whose server has nothing but that path.
+    async fn told_at(path: &'static str, body: &'static str) -> Answer<Told> {
+        let server =
+            axum::Router::new().route(path, axum::routing::get(move || async move { body }));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move { axum::serve(listener, server).await });
+        let text = format!("[[sources]]\nurl = \"http://127.0.0.1:{port}\"\nmodel = \"m\"");
+        let file = FileText { name: "ask".to_owned(), text };
+        let config = load(Some(&file), &[], Flags::default()).unwrap();
+        let address = Address { host: "127.0.0.1".to_owned(), port, ip: None };
+        Asker::new().ask(&config.engines[0], &address).await
+    }
+
+    #[cfg(feature = "sglang")]
+    #[tokio::test]
+    async fn a_server_with_the_older_path_alone_is_asked_there() {
+        const INFO: &str = r#"{"kv_events": {"publisher": "zmq", "endpoint_host": "*",
+            "endpoint_port_base": 5657, "block_size": 16, "dp_size": 1}}"#;
+        for path in kvbridge_adapters_sglang::server_info::SERVER_INFO_PATHS {
+            let Answer::Told(told) = told_at(path, INFO).await else { panic!("{path}") };
+            assert_eq!(told.engine, EngineKind::Sglang, "{path}");
+        }
+        assert!(matches!(told_at("/info", INFO).await, Answer::Failed(_)));
     }
 }

@@ -31,7 +31,11 @@ pub(super) fn open(source: &SourceConfig, config: &Config) -> Option<Result<Open
     let opened = |Adapted { source, projection }| {
         let removal = source.capabilities().removal;
         let orphans_max = bound(limits.orphan_count_max.into());
-        Opened { source, view: ViewSettings { projection, removal, orphans_max }, counters }
+        Opened {
+            source,
+            view: ViewSettings { projection, removal, orphans_max, describes: false },
+            counters,
+        }
     };
     let engine = source.engine.as_str().to_owned();
     let adapted = config.adapters.open(&source.engine, opening)?;

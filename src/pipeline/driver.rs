@@ -12,16 +12,17 @@ use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Delivery, SnapshotRefusal, Source, SourceEvent, SourceRequest,
 };
 use kvbridge_schemas::{Cursor, EngineKind, Replica, ReplicaKey, Seq, TierTrust};
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{Command, FleetEvent, HashWatch, IndexWrite, IndexWriters, ReplicaStatus, Signs};
+use super::{Command, HashWatch, IndexWrite, ReplicaStatus, Signs};
 use crate::{
     bus::{Embedded, LogWriter, Writer},
     clock::Clock,
     config::ViewConfig,
-    index::{Generation, Index, ReplicaSlot},
+    index::{Generation, ReplicaSlot},
+    jobs::Performed,
     recovery::{Action, ClearReason, Input, Recovery, Tick, TrustReason},
     telemetry::{FactLog, ReplicaMetrics},
     view::{Delta, View, ViewSettings},
@@ -30,49 +31,6 @@ use crate::{
 /// Wait before a full index queue is tried again. Shorter: a busy loop. Longer: the source's queue
 /// fills behind us although the index has room again.
 const INDEX_RETRY: Duration = Duration::from_millis(1);
-
-/// What a driver shares with the rest of the process.
-#[derive(Clone)]
-pub struct Outputs {
-    /// The index.
-    pub index: Arc<Index>,
-    /// Its writers.
-    pub writers: Arc<IndexWriters>,
-    /// Readers of events.
-    pub events: broadcast::Sender<FleetEvent>,
-    /// Time.
-    pub clock: Clock,
-}
-
-/// What a driver is started with.
-pub struct DriverParts {
-    /// Whose cache.
-    pub replica: Arc<Replica>,
-    /// Which engine.
-    pub engine: EngineKind,
-    /// Its stream.
-    pub source: Box<dyn Source>,
-    /// Its state machine.
-    pub recovery: Recovery,
-    /// How events fold.
-    pub view: ViewSettings,
-    /// How much is kept.
-    pub kept_max: ViewConfig,
-    /// What is noted of it.
-    pub signs: Arc<Signs>,
-    /// The view of an earlier process, if recovery was restored with it.
-    pub kept: Option<View>,
-    /// Everything that the fold depends on beside the events, as checkpoints name it.
-    pub fold: String,
-    /// Requests of operators and readers.
-    pub commands: mpsc::Receiver<Command>,
-    /// Where its standing is shown.
-    pub status: watch::Sender<ReplicaStatus>,
-    /// Its log on a bus beyond this process.
-    pub log: Option<LogWriter>,
-    /// What computes its hashes again, where that can be done.
-    pub hashes: Option<HashWatch>,
-}
 
 /// One replica's task.
 pub struct Driver {
@@ -94,6 +52,7 @@ pub struct Driver {
     shadow: Option<Shadow>,
     kept_max: ViewConfig,
     signs: Arc<Signs>,
+    performed: Performed,
     commands: mpsc::Receiver<Command>,
     status: watch::Sender<ReplicaStatus>,
     outputs: Outputs,
@@ -116,6 +75,8 @@ pub struct Driver {
     writes: Vec<IndexWrite>,
     /// Inputs that performing brought about.
     inputs: VecDeque<Input>,
+    /// What sinks have not been told.
+    step: Step,
     facts: FactLog,
     metrics: ReplicaMetrics,
 }
@@ -145,6 +106,7 @@ impl Driver {
             view_settings: parts.view,
             kept_max: parts.kept_max,
             signs: parts.signs,
+            performed: Performed::default(),
             replica: parts.replica,
             key,
             engine: parts.engine,
@@ -160,6 +122,7 @@ impl Driver {
             slot,
             writes: Vec::new(),
             inputs: VecDeque::new(),
+            step: Step::first(),
         };
         driver.begin(kept);
         if kept {
@@ -223,6 +186,7 @@ impl Driver {
             self.metrics.received.increment(1);
             self.metrics.lossy(batch.loss);
             self.signs.received(self.outputs.clock.now(), batch.loss);
+            self.signs.dated(batch.ts, Clock::unix_ms());
         }
         Input::Source(event)
     }
@@ -284,6 +248,7 @@ impl Driver {
             Action::Record(fact) => {
                 self.proven(fact);
                 self.signs.noted(fact);
+                self.performed.note(self.cursor.epoch, fact);
                 self.facts.record(now, self.cursor.epoch, fact, &mut self.metrics);
             }
         }
@@ -374,6 +339,7 @@ impl Driver {
         if changed || renamed || moved {
             self.show();
         }
+        self.feed();
     }
 }
 
@@ -381,11 +347,17 @@ impl Driver {
 mod asked;
 #[path = "driver_bus.rs"]
 mod bus;
+#[path = "driver_fed.rs"]
+mod fed;
+#[path = "driver_parts.rs"]
+mod parts;
 #[path = "driver_shadow.rs"]
 mod shadow;
 #[path = "driver_told.rs"]
 mod told;
 use bus::catch_up;
+use fed::Step;
+pub use parts::{DriverParts, Outputs};
 use shadow::Shadow;
 
 #[cfg(test)]

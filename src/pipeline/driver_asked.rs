@@ -24,6 +24,10 @@ impl Driver {
             Command::Restarted => {
                 return (!self.halted).then_some(Input::Source(SourceEvent::Restarted));
             }
+            Command::Tell => {
+                self.note_replaced();
+                self.feed();
+            }
             Command::Snapshot(answer) => drop(answer.send(self.cut())),
             Command::Checkpoint(answer) => drop(answer.send(self.checkpoint())),
             Command::Halt(answer) => self.halt(answer),

@@ -148,6 +148,7 @@ impl Driver {
             status.reason = BLOCKED;
         });
         self.metrics.readiness(Trust::None);
+        self.feed();
     }
 }
 

@@ -78,6 +78,7 @@ impl Driver {
             log.cleared();
         }
         self.view = shadow.view;
+        self.note_replaced();
         self.cursor = Cursor { epoch, next_seq: resume_seq };
         let (links, published) = (self.view.links().collect(), self.published());
         self.writes.push(IndexWrite::Replace { slot: self.slot, links, published });

@@ -10,11 +10,12 @@ use kvbridge_schemas::{
     BlockHash, Digest, Event, HashInfo, HashScheme, Parent, Place, Projection, Removed, Scope,
     Stored, StoredBlock, Tier, Tokens, Trust, content_hash,
 };
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::sync::{broadcast, oneshot};
 
 use super::*;
 use crate::{
-    index::{Prompt, Query},
+    index::{Index, Prompt, Query},
+    pipeline::{FleetEvent, IndexWriters},
     recovery::Settings,
 };
 
@@ -61,7 +62,7 @@ struct World {
     index: Arc<Index>,
     signs: Arc<Signs>,
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: tokio::task::JoinHandle<()>,
 }
 
 fn world(replay: Replay) -> World {
@@ -86,7 +87,8 @@ fn world_keeping(replay: Replay, snapshot: Option<SnapshotSupport>, kept_max: Vi
     let signs = Arc::<Signs>::default();
     let parts = parts(source, commands_rx, status);
     let parts = DriverParts { kept_max, signs: Arc::clone(&signs), ..parts };
-    let outputs = Outputs { index: Arc::clone(&index), writers, events: readers, clock };
+    let feeds = Arc::default();
+    let outputs = Outputs { index: Arc::clone(&index), writers, events: readers, feeds, clock };
     let stop = CancellationToken::new();
     let task = tokio::spawn(Driver::new(parts, outputs).run(stop.clone()));
     World { events, requests, status: status_rx, commands, fleet, index, signs, stop, task }
@@ -104,11 +106,7 @@ fn parts(
         engine: EngineKind::Vllm,
         source: Box::new(source),
         recovery: Recovery::new(settings),
-        view: ViewSettings {
-            projection: Projection::Last8,
-            removal: Removal::PerCopy,
-            orphans_max: 8,
-        },
+        view: ViewSettings::of(Projection::Last8, Removal::PerCopy, 8),
         kept_max: ViewConfig::default(),
         signs: Arc::default(),
         kept: None,
@@ -130,7 +128,10 @@ pub(super) fn at_rest(log: LogWriter) -> Driver {
     let index = Arc::new(Index::new());
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
     let events = broadcast::Sender::new(1);
-    Driver::new(parts, Outputs { index, writers, events, clock: Clock::start() })
+    Driver::new(
+        parts,
+        Outputs { index, writers, events, feeds: Arc::default(), clock: Clock::start() },
+    )
 }
 
 /// Batch `seq` stores the one-token block [seq] under its own hash.

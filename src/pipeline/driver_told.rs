@@ -9,7 +9,7 @@ use super::Driver;
 use crate::{
     clock::Clock,
     index::Published,
-    pipeline::{FleetEvent, HashWatch, IndexWrite, ReplicaStatus},
+    pipeline::{Change, FleetEvent, HashWatch, IndexWrite, ReplicaStatus},
     recovery::TrustReason,
     view::Delta,
 };
@@ -17,6 +17,7 @@ use crate::{
 impl Driver {
     /// Queues a change with what was believed before it.
     pub(super) fn write(&mut self, deltas: Vec<Delta>) {
+        self.note_changes(&deltas);
         let published = self.published();
         self.writes.push(IndexWrite::Apply { slot: self.slot, deltas, published });
     }
@@ -58,12 +59,19 @@ impl Driver {
             blocks,
             device_copies: self.view.device_copies(),
             hashes: self.hashes.as_ref().and_then(HashWatch::standing),
+            performed: self.performed,
         };
         self.signs.set_replay_unusable(self.recovery.replay_unusable());
         let before = self.status.send_replace(status.clone());
         // A new life within one step: trust is as before, and everything it rests on is not.
         let told = |of: &ReplicaStatus| (of.trust, of.reason, of.cursor.epoch);
         if told(&before) != told(&status) {
+            self.signs.changes.note(Change {
+                at_ms: Clock::unix_ms(),
+                trust: status.trust.device,
+                reason: status.reason,
+                epoch: status.cursor.epoch,
+            });
             let (key, replica) = (self.key.clone(), Arc::clone(&self.replica));
             // Without a reader nothing is missed.
             drop(self.outputs.events.send(FleetEvent::Standing(key, replica, status)));

@@ -12,10 +12,11 @@ use kvbridge_schemas::{
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{HashStanding, Signs};
+use super::{Feeds, HashStanding, Signs};
 use crate::{
     bus::LogLife,
     clock::Clock,
+    jobs::Performed,
     recovery::{Tick, TrustReason},
     view::View,
 };
@@ -39,6 +40,8 @@ pub struct ReplicaStatus {
     pub device_copies: u64,
     /// What came of computing the engine's hashes again.
     pub hashes: Option<HashStanding>,
+    /// What was done of what was asked deliberately.
+    pub performed: Performed,
 }
 
 impl ReplicaStatus {
@@ -53,6 +56,7 @@ impl ReplicaStatus {
             blocks: BTreeMap::new(),
             device_copies: 0,
             hashes: None,
+            performed: Performed::default(),
         }
     }
 }
@@ -69,6 +73,8 @@ pub enum Command {
     Restarted,
     /// Whether other ranks of the instance deliver and this one never did.
     RankMissing(bool),
+    /// Tell sinks the whole view.
+    Tell,
     /// The whole view, as it stands now.
     Snapshot(oneshot::Sender<ViewCut>),
     /// The whole view with what it rests on: what a later process needs.
@@ -126,6 +132,8 @@ pub struct ReplicaHandle {
     pub signs: Arc<Signs>,
     /// Whose events are folded.
     pub engine: EngineKind,
+    /// Where its engine is asked to empty its cache, if that is known.
+    pub flush: Option<String>,
     /// This process publishes it.
     pub is_bridged: bool,
     /// Its life on a bus that names lives.
@@ -183,6 +191,7 @@ impl ReplicaHandle {
 pub struct Fleet {
     replicas: RwLock<BTreeMap<ReplicaKey, ReplicaHandle>>,
     events: broadcast::Sender<FleetEvent>,
+    feeds: Arc<Feeds>,
 }
 
 impl Fleet {
@@ -190,7 +199,7 @@ impl Fleet {
     /// many it missed; drivers never wait for readers.
     pub fn new(events_queue: usize) -> Fleet {
         let events = broadcast::channel(events_queue.max(1)).0;
-        Fleet { replicas: RwLock::default(), events }
+        Fleet { replicas: RwLock::default(), events, feeds: Arc::default() }
     }
 
     /// Adds a replica.
@@ -230,6 +239,11 @@ impl Fleet {
         self.events.subscribe()
     }
 
+    /// What drivers tell sinks.
+    pub fn feeds(&self) -> &Arc<Feeds> {
+        &self.feeds
+    }
+
     /// Where drivers say what they applied.
     pub(crate) fn events_sender(&self) -> broadcast::Sender<FleetEvent> {
         self.events.clone()
@@ -260,6 +274,7 @@ mod tests {
             projection: Projection::Last8,
             removal: Removal::PerCopy,
             orphans_max: 8,
+            describes: false,
         });
         let now = ReplicaStatus {
             trust: TierTrust { device: trust, host: Trust::None },

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use kvbridge_adapters_api::Drain;
 use kvbridge_schemas::{Epoch, ReplicaKey};
 use tracing::{info, warn};
 
@@ -41,17 +42,28 @@ pub(super) fn fold(source: &SourceConfig, view: ViewSettings) -> String {
     )
 }
 
+/// What was kept of a source. With `drain` a view serves one process: what that one takes from the
+/// engine is nowhere else, so whoever came with the same view after it would go on behind a hole,
+/// or in another life whose next number happens to fit.
 pub(super) async fn kept(
     state: &Arc<StateDir>,
     source: &SourceConfig,
-    view: ViewSettings,
+    (view, drain): (ViewSettings, Drain),
     fold: &str,
 ) -> Kept {
     let (state, replica) = (Arc::clone(state), source.replica.clone());
     let fold = fold.to_owned();
     // A large view takes seconds to read.
     let read = tokio::task::spawn_blocking(move || {
-        state.load(Wanted { replica: &replica, fold: &fold, view })
+        let mut kept = state.load(Wanted { replica: &replica, fold: &fold, view });
+        if drain == Drain::Destructive
+            && kept.view.is_some()
+            && let Err(error) = state.spend(&replica, (kept.floor, view))
+        {
+            warn!(replica = %replica.key(), %error, "checkpoint not used: it cannot be taken away");
+            kept.view = None;
+        }
+        kept
     });
     read.await.unwrap_or_else(|error| {
         warn!(%error, "checkpoint reader failed");

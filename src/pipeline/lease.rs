@@ -53,10 +53,18 @@ pub enum Shift {
     Follow(Vec<SourceConfig>, oneshot::Sender<()>),
 }
 
+/// One engine that bridges take turns at.
+struct Turn {
+    /// Until when this process may ask it.
+    until: Arc<AtomicU64>,
+    /// Its replicas are read from it, and not from the log: as the last shift left them. The lease
+    /// may be ahead of that.
+    is_drained: bool,
+}
+
 /// The engines that bridges take turns at.
 pub struct Leases {
-    /// Until when this process may ask the engine there.
-    by_url: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    by_url: Mutex<BTreeMap<String, Turn>>,
     shifts: mpsc::Sender<Shift>,
     told: Mutex<Option<mpsc::Receiver<Shift>>>,
 }
@@ -76,10 +84,23 @@ impl Leases {
 
     /// Until when this process may ask the engine there; `None` = nobody else may.
     pub fn until(&self, url: &str) -> Option<Arc<AtomicU64>> {
-        self.by_url().get(url).cloned()
+        self.by_url().get(url).map(|turn| Arc::clone(&turn.until))
     }
 
-    fn by_url(&self) -> MutexGuard<'_, BTreeMap<String, Arc<AtomicU64>>> {
+    /// Whether the replicas of the engine there are read from it now; `None` = nobody else may ask
+    /// it.
+    pub(super) fn is_drained(&self, url: &str) -> Option<bool> {
+        self.by_url().get(url).map(|turn| turn.is_drained)
+    }
+
+    /// From now on they are, or are not.
+    pub(super) fn set_drained(&self, url: &str, is_drained: bool) {
+        if let Some(turn) = self.by_url().get_mut(url) {
+            turn.is_drained = is_drained;
+        }
+    }
+
+    fn by_url(&self) -> MutexGuard<'_, BTreeMap<String, Turn>> {
         // Single inserts and removals: nothing in them can panic half-way.
         self.by_url.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +119,7 @@ impl Leases {
         if by_url.contains_key(url) {
             return None;
         }
-        by_url.insert(url.to_owned(), Arc::clone(&until));
+        by_url.insert(url.to_owned(), Turn { until: Arc::clone(&until), is_drained: false });
         let (holds_tx, holds) = watch::channel(false);
         let (stands_tx, stands) = watch::channel(());
         let renewal = Renewal {

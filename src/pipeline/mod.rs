@@ -4,7 +4,10 @@
 //! the rest of the program sees all of them, `registry` alone knows which engines there are.
 
 mod adapted;
+mod budget;
+mod changes;
 mod driver;
+mod feeds;
 mod fleet;
 mod found;
 mod hash_watch;
@@ -20,7 +23,10 @@ mod signs;
 mod start;
 mod twin;
 
+pub use budget::Budget;
+pub use changes::{Change, Changes};
 pub use driver::{Driver, DriverParts, Outputs};
+pub use feeds::{Fed, Feed, Feeds, News};
 pub use fleet::{AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, ViewCut};
 pub use hash_watch::{HashStanding, HashWatch};
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};

@@ -40,6 +40,8 @@ pub(super) struct Engine {
     pub(super) decode: fn(DecodeLimits, Vec<String>) -> DecodeMessage,
     /// What it answers when it is asked for all it holds.
     pub(super) snapshots: Option<Snapshots>,
+    /// Path of its server at which it is asked to empty its cache.
+    pub(super) flush: &'static str,
     /// The figures of a rank in the text of its metrics.
     pub(super) read_metrics: fn(&[u8], u32) -> EngineMetrics,
     /// What an operator sets at it.
@@ -85,6 +87,7 @@ pub(super) fn open(engine: &Engine, of: &SourceConfig, config: &Config) -> Opene
         projection: engine.projection,
         removal: capabilities.removal,
         orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+        describes: false,
     };
     let limits = DecodeLimits { payload_bytes: frame_bytes_max, ..DecodeLimits::default() };
     let decode = (engine.decode)(limits, of.ignore_tags.clone());

@@ -1,9 +1,11 @@
 //! The only place that names engines: which are built in, how their frames decode, and how one of
 //! their sources is opened.
 
+use std::sync::Arc;
+#[cfg(feature = "trtllm")]
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 #[cfg(feature = "sglang")]
@@ -15,7 +17,9 @@ use kvbridge_adapters_msgpack::Limits as DecodeLimits;
 use kvbridge_adapters_zmq::{Counters, SubscribeSettings};
 #[cfg(feature = "sglang")]
 use kvbridge_adapters_zmq::{ReadSnapshot, SnapshotPart};
-use kvbridge_schemas::{EngineKind, HashScheme, Projection};
+#[cfg(any(feature = "sglang", feature = "trtllm"))]
+use kvbridge_schemas::HashScheme;
+use kvbridge_schemas::{EngineKind, Projection};
 
 use super::{
     HashWatch, adapted,
@@ -25,10 +29,11 @@ pub use super::{
     open_error::OpenError,
     published::{Decoding, decode, decode_message},
 };
+#[cfg(feature = "trtllm")]
+use crate::{config::limits, web_client};
 use crate::{
-    config::{self, Config, Limits, SourceConfig, limits},
+    config::{self, Config, Limits, SourceConfig},
     view::ViewSettings,
-    web_client,
 };
 
 const ENGINES: &[&str] = &[
@@ -53,6 +58,7 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             projection: Projection::Last8,
             decode: vllm,
             snapshots: None,
+            flush: "/reset_prefix_cache",
             read_metrics: kvbridge_adapters_vllm::read_metrics,
             knobs: &kvbridge_adapters_vllm::KNOBS,
         }),
@@ -65,8 +71,8 @@ fn built(engine: &EngineKind) -> Option<Engine> {
                 support: kvbridge_adapters_sglang::snapshot_support,
                 reader: || Box::new(SglangSnapshot::default()),
             }),
-            // Its metrics tell neither a start nor a pool in blocks.
-            read_metrics: |_, _| EngineMetrics::default(),
+            flush: "/flush_cache",
+            read_metrics: kvbridge_adapters_sglang::read_metrics,
             knobs: &kvbridge_adapters_sglang::KNOBS,
         }),
         _ => None,
@@ -150,8 +156,8 @@ fn polled(engine: &EngineKind) -> Option<Polled> {
 pub struct Question {
     /// Which engine.
     pub engine: &'static str,
-    /// What is asked for.
-    pub path: &'static str,
+    /// What is asked for: the first of these that the server has.
+    pub paths: &'static [&'static str],
     /// Reads the answer.
     pub read: fn(&[u8]) -> Result<EventSources, SourcesFault>,
 }
@@ -160,19 +166,19 @@ const QUESTIONS: &[Question] = &[
     #[cfg(feature = "vllm")]
     Question {
         engine: "vllm",
-        path: "/kv_event_sources",
+        paths: &["/kv_event_sources"],
         read: kvbridge_adapters_vllm::read_sources,
     },
     #[cfg(feature = "sglang")]
     Question {
         engine: "sglang",
-        path: "/server_info",
+        paths: &kvbridge_adapters_sglang::server_info::SERVER_INFO_PATHS,
         read: kvbridge_adapters_sglang::read_sources,
     },
     #[cfg(feature = "trtllm")]
     Question {
         engine: "trtllm",
-        path: "/server_info",
+        paths: &["/server_info"],
         read: kvbridge_adapters_trtllm::read_sources,
     },
 ];
@@ -260,6 +266,7 @@ pub fn polled_view(engine: &EngineKind, config: &Config) -> Option<ViewSettings>
         projection: engine.projection,
         removal: (engine.capabilities)().removal,
         orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+        describes: false,
     })
 }
 
@@ -356,6 +363,11 @@ pub(super) fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
 /// Whether an engine can be asked for all it holds.
 pub fn has_snapshots(engine: &EngineKind) -> bool {
     built(engine).is_some_and(|built| built.snapshots.is_some())
+}
+
+/// Where at its server an engine is asked to empty its cache; none has no such place.
+pub fn flush_path(engine: &EngineKind) -> Option<&'static str> {
+    built(engine).map(|built| built.flush)
 }
 
 /// What the text of an engine's metrics says of one rank.

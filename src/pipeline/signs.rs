@@ -1,12 +1,17 @@
 //! What is noted of a replica for those who look now and then: counts, never a decision.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{
+    Arc, Mutex, OnceLock, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
-use kvbridge_adapters_api::Loss;
+use kvbridge_adapters_api::{Counters, Loss};
 use kvbridge_schemas::Seq;
 
+use super::Changes;
 use crate::{
-    alarms::HitCounts,
+    alarms::{Alarm, HitCounts},
+    doctor::{DrainCounts, DrainSight, drain_cause},
     recovery::{Fact, Tick},
     slo::{Prediction, Served},
 };
@@ -15,6 +20,8 @@ use crate::{
 /// that reads its engine's metrics.
 #[derive(Debug, Default)]
 pub struct Signs {
+    /// How it stood before.
+    pub changes: Changes,
     received_at: AtomicU64,
     undecodable: AtomicU64,
     competing: AtomicU64,
@@ -30,6 +37,13 @@ pub struct Signs {
     told_tokens: [AtomicU64; 2],
     /// Of these, input, cached and predicted tokens of requests with a prediction.
     routed_tokens: [AtomicU64; 3],
+    /// Requests that routers reported.
+    told_requests: AtomicU64,
+    /// Rollbacks, truncated replays, permanent holes.
+    facts: [AtomicU64; 3],
+    /// Least distance between the time of a batch and ours since the last look, plus one; 0 = no
+    /// batch came.
+    skew: AtomicU64,
     log_resets: AtomicU64,
     retention_passed: AtomicU64,
     /// Behind the seq at which the log was last found short of what was vouched for; 0 = never.
@@ -38,6 +52,10 @@ pub struct Signs {
     snapshot_failures: AtomicU64,
     /// Of them, those without a success in between.
     snapshot_failures_in_a_row: AtomicU64,
+    /// What is counted of taking its events, where they are taken.
+    drain: OnceLock<Arc<Counters>>,
+    /// What that looked like last, while the view was empty.
+    drain_sight: Mutex<Option<DrainSight>>,
 }
 
 impl Signs {
@@ -46,6 +64,33 @@ impl Signs {
         let pool_is_configured = pool_blocks.is_some();
         let pool_blocks = AtomicU64::new(pool_blocks.unwrap_or(0));
         Signs { pool_blocks, pool_is_configured, ..Signs::default() }
+    }
+
+    /// Its events are taken, and this is counted of it.
+    pub(crate) fn is_drained(&self, counters: Arc<Counters>) {
+        // A replica has one source; a second would be a new one with its own signs.
+        drop(self.drain.set(counters));
+    }
+
+    /// What was counted of taking its events, where they are taken.
+    pub fn drain_counts(&self) -> Option<DrainCounts> {
+        self.drain.get().map(|counters| DrainCounts::of(counters))
+    }
+
+    /// What an empty view may follow from.
+    pub(crate) fn set_drain_sight(&self, sight: Option<DrainSight>) {
+        *self.drain_sight.lock().unwrap_or_else(PoisonError::into_inner) = sight;
+    }
+
+    /// See [`Signs::set_drain_sight`].
+    pub fn drain_sight(&self) -> Option<DrainSight> {
+        *self.drain_sight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What an alarm follows from, by the id of its finding, where that can be told.
+    pub fn cause_of(&self, alarm: Alarm) -> Option<&'static str> {
+        let sight = self.drain_sight().filter(|_| alarm == Alarm::ViewEmptyUnderTraffic)?;
+        drain_cause(&sight).map(|cause| cause.about().id)
     }
 
     /// What the engine says, in its metrics or its events; absent = as before.
@@ -76,6 +121,7 @@ impl Signs {
     /// A router reported a request.
     pub(crate) fn served(&self, prediction: Prediction, served: Served) {
         let Served { input_tokens, cached_tokens, predicted_tokens, .. } = served;
+        self.told_requests.fetch_add(1, Ordering::Relaxed);
         for (sum, tokens) in self.told_tokens.iter().zip([input_tokens, cached_tokens]) {
             sum.fetch_add(tokens, Ordering::Relaxed);
         }
@@ -105,6 +151,31 @@ impl Signs {
     /// Requests that the engine has ended, where its metrics are read; else 0.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Requests that routers reported.
+    pub fn told_request_count(&self) -> u64 {
+        self.told_requests.load(Ordering::Relaxed)
+    }
+
+    /// A live batch is dated so by its engine, unix µs; 0 = not at all.
+    pub(crate) fn dated(&self, ts: u64, unix_ms: u64) {
+        let skew = unix_ms.abs_diff(ts / 1_000).saturating_add(1);
+        let known = self.skew.load(Ordering::Relaxed);
+        if ts > 0 && (known == 0 || skew < known) {
+            self.skew.store(skew, Ordering::Relaxed);
+        }
+    }
+
+    /// The least distance since this was last asked; absent = no batch came.
+    pub(crate) fn take_skew(&self) -> Option<u64> {
+        self.skew.swap(0, Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// How often the engine's numbers went back or came again for other batches, its journal did
+    /// not reach back, and batches were lost for good.
+    pub fn fact_counts(&self) -> [u64; 3] {
+        self.facts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     /// A live batch came.
@@ -161,7 +232,14 @@ impl Signs {
 
     /// What recovery said, as far as an alarm follows from it.
     pub(crate) fn noted(&self, fact: Fact) {
+        let [rollbacks, truncations, holes] = &self.facts;
+        let count = |of: &AtomicU64| {
+            of.fetch_add(1, Ordering::Relaxed);
+        };
         match fact {
+            Fact::Rollback(_) | Fact::DigestMismatch(_) => count(rollbacks),
+            Fact::Truncated(_) => count(truncations),
+            Fact::PermanentHole(_) => count(holes),
             Fact::TailBehind(seq) => self.tail_is_behind(seq),
             // An engine loses its last batch as well, and a probe repairs that.
             Fact::TailLoss(_) if self.behind.swap(0, Ordering::Relaxed) > 0 => {

@@ -13,8 +13,9 @@ use kvbridge_schemas::{EngineKind, Epoch, Replica, ReplicaKey};
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    Driver, DriverParts, Fleet, FleetEvent, HashWatch, IndexWriters, Leases, Outputs,
+    Driver, DriverParts, Fed, Fleet, FleetEvent, HashWatch, IndexWriters, Leases, News, Outputs,
     ReplicaHandle, ReplicaStatus, Signs, Tasks,
+    budget::{Budget, Budgeted},
     kept::{fold, kept, restore},
     registry::{self, Drains, OpenError},
 };
@@ -29,6 +30,7 @@ use crate::{
     engine_metrics::Poll,
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
+    sinks::{self, SinkBoard},
     telemetry::SourceMetrics,
     view::{View, ViewSettings},
 };
@@ -50,6 +52,10 @@ pub struct Pipeline {
     pub drains: Arc<Drains>,
     /// Those that bridges take turns at.
     pub leases: Arc<Leases>,
+    /// How many engines are asked for history at once.
+    pub budget: Arc<Budget>,
+    /// How routers are fed.
+    pub sinks: Arc<SinkBoard>,
     /// Time.
     pub clock: Clock,
 }
@@ -105,8 +111,11 @@ pub async fn start(
             Arc::new(ZmqBus::start(zmq, publishes, &fleet, clock, tasks).await?)
         }
     };
+    let sinks = sinks::start(&config.sinks, &fleet, clock, tasks);
     let (sources, drains, leases) = (Arc::default(), Arc::default(), Arc::default());
-    let pipeline = Pipeline { fleet, index, writers, sources, bus, drains, leases, clock };
+    let budget = Arc::new(Budget::new(config.recovery.parallel));
+    let pipeline =
+        Pipeline { fleet, index, writers, sources, bus, drains, leases, budget, sinks, clock };
     let terms = Terms { config, state, floor: Epoch(0) };
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;
@@ -132,6 +141,7 @@ struct Begun {
     fold: String,
     log: Option<LogWriter>,
     hashes: Option<HashWatch>,
+    flush: Option<String>,
 }
 
 /// What a replica is opened under.
@@ -175,18 +185,20 @@ impl Pipeline {
         // The log knows lives that no checkpoint may know: none of them is begun again.
         let floor = floor.max(tail.as_ref().map_or(Epoch(0), |tail| tail.cursor.epoch));
         let may_ask = self.may_ask(source);
-        let opened = registry::open(source, config, (&self.drains, may_ask))
+        let mut opened = registry::open(source, config, (&self.drains, may_ask))
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
-        let fold = fold(source, opened.view);
+        opened.view.describes = config.describes();
+        let (fold, drain) = (fold(source, opened.view), opened.source.capabilities().drain);
         let mut kept = match state {
             _ if view.is_some() => view.unwrap_or_default(),
-            Some(state) => kept(state, source, opened.view, &fold).await,
+            Some(state) => kept(state, source, (opened.view, drain), &fold).await,
             None => Kept::default(),
         };
         kept.floor = kept.floor.max(floor);
         let mut settings = self.settings(&source.replica, &*opened.source, config);
         settings.epoch_floor = floor;
         let (recovery, view) = restore(&key, settings, kept);
+        let engine = Box::new(Budgeted::new(opened.source, &source.replica, &self.budget));
         self.bus.prepare(&source.replica, tasks)?;
         let at = recovery.cursor();
         let digests: Vec<_> = recovery.digests().collect();
@@ -195,16 +207,20 @@ impl Pipeline {
             replica: source.replica.clone(),
             engine: source.engine.clone(),
             signs: Arc::new(Signs::new(source.pool_blocks)),
-            source: self.with_twin(opened.source, &source.replica, log.as_ref(), tasks),
+            source: self.with_twin(engine, &source.replica, log.as_ref(), tasks),
             recovery,
             view: opened.view,
             kept: view,
             fold,
             log,
             hashes: registry::hash_watch(source),
+            flush: source.flush.clone(),
         };
         let handle = self.begin(begun, config, tasks);
         let (signs, commands) = (Arc::clone(&handle.signs), handle.commands.clone());
+        if source.polled.is_some() {
+            signs.is_drained(Arc::clone(&opened.counters));
+        }
         let poll = Poll::new(source, signs, commands);
         let poll = poll.map_err(|error| StartError::Client { key: key.clone(), source: error })?;
         if let Some(poll) = poll {
@@ -258,6 +274,7 @@ impl Pipeline {
             commands: commands_tx,
             signs,
             engine: begun.engine,
+            flush: begun.flush,
             is_bridged,
             life,
             stop,
@@ -274,6 +291,8 @@ impl Pipeline {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|(of, _)| of != key);
         drop(sources);
+        let replica = Arc::clone(&handle.replica);
+        self.fleet.feeds().tell(&Fed { key: key.clone(), replica, news: News::Gone });
         // Without a reader nothing is missed.
         drop(self.fleet.events_sender().send(FleetEvent::Removed(key.clone(), handle.replica)));
     }
@@ -283,6 +302,7 @@ impl Pipeline {
             index: Arc::clone(&self.index),
             writers: Arc::clone(&self.writers),
             events: self.fleet.events_sender(),
+            feeds: Arc::clone(self.fleet.feeds()),
             clock: self.clock,
         }
     }

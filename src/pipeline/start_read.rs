@@ -35,6 +35,7 @@ impl Pipeline {
             projection: Projection::Last8,
             removal,
             orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
+            describes: false,
         };
         self.begin_reader(replica, (engine, source, view, signs), config, tasks);
         true
@@ -44,10 +45,11 @@ impl Pipeline {
     pub(super) fn begin_reader(
         &self,
         replica: &Replica,
-        (engine, source, view, signs): (EngineKind, Box<dyn Source>, ViewSettings, Arc<Signs>),
+        (engine, source, mut view, signs): (EngineKind, Box<dyn Source>, ViewSettings, Arc<Signs>),
         config: &Config,
         tasks: &mut Tasks,
     ) {
+        view.describes = config.describes();
         let recovery = Recovery::new(self.settings(replica, &*source, config));
         let begun = Begun {
             replica: replica.clone(),
@@ -61,6 +63,7 @@ impl Pipeline {
             log: None,
             // Its bridge does.
             hashes: None,
+            flush: None,
         };
         let handle = self.begin(begun, config, tasks);
         self.fleet.add(replica.key(), handle);

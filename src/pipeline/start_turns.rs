@@ -32,9 +32,10 @@ impl Pipeline {
             tasks.spawn_until(format!("lease of {}", at.url), ended, renewed);
             tasks.spawn_until(format!("turns at {}", at.url), stop.clone(), turns.run(stop));
         }
-        let Some(until) = self.leases.until(&at.url) else { return false };
-        // Opened anew by a reload, while it is this one's turn.
-        !lease::is_before(self.clock, &until) && self.follow_log(source, config, tasks)
+        let Some(is_drained) = self.leases.is_drained(&at.url) else { return false };
+        // Opened anew by a reload, while the others are read from the engine. A lease that has come
+        // already moves all ranks at once, with their views.
+        !is_drained && self.follow_log(source, config, tasks)
     }
 
     /// Reads a replica from the log that another bridge writes.
@@ -63,8 +64,15 @@ impl Pipeline {
     ) -> Result<(), StartError> {
         let done = match shift {
             Shift::Hold(views, done) => {
+                self.set_drained(views.iter().map(|(source, _)| source), true);
+                // All of them before any is opened: the engine is asked as soon as all its ranks
+                // are read, and what it hands over must not come to one that is about to end.
+                let mut left = Vec::new();
                 for (source, cut) in views {
-                    let Some(source) = self.leave_reader(&source, config).await else { continue };
+                    let source = self.leave_reader(&source, config).await;
+                    left.extend(source.map(|source| (source, cut)));
+                }
+                for (source, cut) in left {
                     let terms = Terms { config, state: None, floor: Epoch(0) };
                     let view = cut.map(|cut| kept(*cut));
                     self.open_engine(source, (terms, view), tasks).await?;
@@ -72,6 +80,7 @@ impl Pipeline {
                 done
             }
             Shift::Follow(sources, done) => {
+                self.set_drained(sources.iter(), false);
                 for source in sources {
                     if let Some(source) = self.leave_reader(&source, config).await {
                         self.follow_log(source, config, tasks);
@@ -83,6 +92,12 @@ impl Pipeline {
         // Whoever waits for it may have ended.
         done.send(()).unwrap_or_default();
         Ok(())
+    }
+
+    fn set_drained<'a>(&self, of: impl Iterator<Item = &'a SourceConfig>, is_drained: bool) {
+        for at in of.filter_map(|source| source.polled.as_ref()) {
+            self.leases.set_drained(&at.url, is_drained);
+        }
     }
 
     /// Ends what reads it now, and says how it is configured by now; `None` = nothing reads it.

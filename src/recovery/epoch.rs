@@ -78,9 +78,17 @@ impl Recovery {
         true
     }
 
-    /// One seq, two contents.
-    pub(super) fn digest_mismatch(&mut self, cx: &mut Cx<'_>, seq: Seq, batch: Option<Batch>) {
-        cx.record(Fact::DigestMismatch(seq));
+    /// Numbers or bytes say that it is another life, the wire names it as the one we are in. That
+    /// name is not closed: whatever the engine says next has it, and would be stale for ever.
+    pub(super) fn spare_name(&mut self, batch: &Batch) {
+        if batch.incarnation.is_some() && batch.incarnation == self.incarnation {
+            self.incarnation = None;
+        }
+    }
+
+    /// One seq, two contents. `newer`: the batch is known to be of the life that goes on.
+    pub(super) fn digest_mismatch(&mut self, cx: &mut Cx<'_>, batch: Batch, newer: bool) {
+        cx.record(Fact::DigestMismatch(batch.seq));
         if self.settings.capabilities.epoch_on_wire {
             // The wire says it is one life, the bytes say it is two: nobody can be believed.
             self.withdraw(cx, TrustReason::TwoPublishers);
@@ -89,7 +97,8 @@ impl Recovery {
             }
             return self.rejoin(cx, TrustReason::TwoPublishers);
         }
-        self.new_epoch(cx, None, batch);
+        self.spare_name(&batch);
+        self.new_epoch(cx, None, newer.then_some(batch));
     }
 
     /// Drops the view and starts over within the same epoch.

@@ -84,7 +84,7 @@ pub enum Fact {
     /// Neither a batch nor a successful probe for too long.
     LeaseExpired,
     /// The engine flushed its cache.
-    Flushed,
+    Flushed(Seq),
     /// The last batch was lost and silence followed; a probe brought it back.
     TailLoss(Seq),
     /// Too many lives in a short time: quarantined.
@@ -165,7 +165,7 @@ impl Fact {
             Fact::Audit => "audit",
             Fact::NoHistory => "no_history",
             Fact::LeaseExpired => "lease_expired",
-            Fact::Flushed => "flushed",
+            Fact::Flushed(_) => "flushed",
             Fact::TailLoss(_) => "tail_loss",
             Fact::TwoPublishers => "two_publishers",
             Fact::Unattached => "unattached",

@@ -117,7 +117,7 @@ impl Recovery {
             Arrival::NewEpoch(epoch) => return self.new_epoch(cx, epoch, Some(batch)),
             // Of two copies only one straight from the stream is known to be the newer.
             Arrival::DigestMismatch => {
-                return self.digest_mismatch(cx, seq, fresh.then_some(batch));
+                return self.digest_mismatch(cx, batch, fresh);
             }
             Arrival::Duplicate => return self.duplicate(cx, seq),
             Arrival::OverlapUnproven => return self.overlap_unproven(cx, batch),
@@ -127,6 +127,7 @@ impl Recovery {
             }
             Arrival::Rollback => {
                 cx.record(Fact::Rollback(seq));
+                self.spare_name(&batch);
                 return self.new_epoch(cx, None, Some(batch));
             }
             Arrival::New => (),
@@ -325,7 +326,7 @@ impl Recovery {
         } else if let Some(scope) = flushed_scope(batch) {
             // What was lost in the same batch may have come after the clear.
             if batch.loss == Loss::Nothing {
-                cx.record(Fact::Flushed);
+                cx.record(Fact::Flushed(batch.seq));
                 self.proven(cx);
                 self.audit_from = batch.seq;
                 self.cap = Cap::default();

@@ -133,7 +133,7 @@ impl Recovery {
         let skip = self.planted(Planted::DigestSkipped);
         match ours {
             Some(digest) if digest != batch.digest && !skip => {
-                return self.digest_mismatch(cx, batch.seq, None);
+                return self.digest_mismatch(cx, batch, false);
             }
             // The ring no longer reaches back to the last audit, so nothing ties the view to it.
             None if self.settings.unproven() && batch.seq == self.compared_from() && !is_last => {
@@ -162,7 +162,7 @@ impl Recovery {
         if live_copy.is_some_and(|digest| digest != batch.digest)
             && !self.planted(Planted::DigestSkipped)
         {
-            return self.digest_mismatch(cx, seq, None);
+            return self.digest_mismatch(cx, batch, false);
         }
         if batch.loss == Loss::Body {
             return self.poisoned_answer(cx, &batch);

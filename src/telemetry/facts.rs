@@ -136,7 +136,7 @@ fn level(fact: Fact) -> Level {
         | Fact::Replayed
         | Fact::Installed
         | Fact::Reattached
-        | Fact::Flushed
+        | Fact::Flushed(_)
         | Fact::ResyncAsked
         | Fact::Restarted
         | Fact::Unannounced
@@ -170,6 +170,7 @@ fn detail(fact: Fact) -> Detail {
         | Fact::Truncated(seq)
         | Fact::Hole(seq)
         | Fact::PermanentHole(seq)
+        | Fact::Flushed(seq)
         | Fact::TailLoss(seq)
         | Fact::TailBehind(seq)
         | Fact::Resumed(seq)

@@ -26,5 +26,9 @@ pub const PREDICTION: &str = "prediction";
 pub const TURN: &str = "turn";
 /// Why something was not taken.
 pub const REASON: &str = "reason";
+/// Who ordered something.
+pub const TRIGGER: &str = "trigger";
 /// An alarm's name.
 pub const ALARM: &str = "alarm";
+/// A sink; bounded by the configuration.
+pub const SINK: &str = "sink";

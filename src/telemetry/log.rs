@@ -11,6 +11,9 @@ pub const LOG_DEFAULT: &str = "info";
 /// Subcommands whose output is read beside the log: only what goes wrong.
 pub const LOG_DEFAULT_TOOLS: &str = "warn";
 
+/// For `demo`, which tells what the log would in words of its own.
+pub const LOG_OFF: &str = "off";
+
 /// Why the log could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {

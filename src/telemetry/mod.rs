@@ -8,6 +8,7 @@ mod alert_tests;
 mod bus;
 mod bus_read;
 mod checkpoints;
+mod deliberate;
 mod facts;
 mod feedback;
 mod gone;
@@ -15,17 +16,20 @@ pub mod label;
 mod log;
 mod metrics;
 pub mod name;
+mod sinks;
 mod sources;
 
 pub use bus::{BusLogMetrics, BusMetrics, BusRequestMetrics};
 pub use bus_read::{BusReadMetrics, BusSnapshotMetrics, bus_read_refused};
 pub use checkpoints::{CheckpointMetrics, checkpoint_loaded};
+pub use deliberate::Deliberate;
 pub use facts::FactLog;
 pub use feedback::{Backfills, EngineHits, FeedbackMetrics};
 pub use gone::without_others;
-pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_VARIABLE, LogError, start_log};
+pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_OFF, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
     install_metrics, upkeep,
 };
+pub use sinks::{SinkLineMetrics, SinkMetrics};
 pub use sources::SourceMetrics;

@@ -14,6 +14,8 @@ pub const GAPS: &str = "kvbridge_gaps_total";
 pub const MISSING_BATCHES: &str = "kvbridge_missing_batches_total";
 /// Returns to a settled state.
 pub const RESYNCS: &str = "kvbridge_resyncs_total";
+/// Replicas that were asked to come back, by a resync or a flush.
+pub const DELIBERATE_RESYNCS: &str = "kvbridge_deliberate_resyncs_total";
 /// How long trust was withdrawn before one.
 pub const RESYNC_DURATION: &str = "kvbridge_resync_duration_seconds";
 /// New lives of a replica's cache.
@@ -150,3 +152,15 @@ pub const BACKFILL_EVICTED: &str = "kvbridge_backfill_evicted_blocks_total";
 pub const ENGINE_INPUT_TOKENS: &str = "kvbridge_engine_input_tokens_total";
 /// Of these, those that it had.
 pub const ENGINE_CACHED_TOKENS: &str = "kvbridge_engine_cached_tokens_total";
+/// Batches that a sink published, heartbeats among them.
+pub const SINK_BATCHES: &str = "kvbridge_sink_batches_total";
+/// Requests of routers for a line's past, by what came of them.
+pub const SINK_REQUESTS: &str = "kvbridge_sink_requests_total";
+/// Blocks of a line that routers have, and those that they are not told of.
+pub const SINK_BLOCKS: &str = "kvbridge_sink_blocks";
+/// Messages of drivers that wait for a sink.
+pub const SINK_QUEUE: &str = "kvbridge_sink_queue_messages";
+/// Messages that were dropped because its queue was full.
+pub const SINK_MISSED: &str = "kvbridge_sink_missed_total";
+/// Messages of replicas that have no port at a sink.
+pub const SINK_REFUSED: &str = "kvbridge_sink_refused_total";

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kvbridge_schemas::{BlockHash, Group, GroupKind, Tier};
+use kvbridge_schemas::{Group, GroupKind, Tier};
 
-use super::{
-    link::{Delta, Link, NodeId},
-    vec_map::VecMap,
-};
+use super::link::{Delta, Link, NodeId};
+use crate::maps::vec_map::VecMap;
 
 /// Where copies of a block are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,20 +26,46 @@ pub(super) struct Copies {
 }
 
 /// A block with at least one copy somewhere.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Block {
-    /// The longest form of the hash that was seen.
-    pub(super) hash: BlockHash,
+#[derive(Clone)]
+pub(super) enum Block {
+    /// In one spot, at one place in a sequence at most: nearly every block there is.
+    Plain(Plain),
+    /// Whatever else a stream can make of it.
+    Full(Box<Full>),
+}
+
+/// A block in so few bytes that the views of a machine fit into its caches: what many blocks say
+/// alike is told once, by the [`Kind`](super::kinds::Kind) of that number.
+#[derive(Clone, Copy)]
+pub(super) struct Plain {
+    /// The parent's key, or the namespace of the root; 0 without a link.
+    pub(super) parent: u64,
+    /// 0 without a link.
+    pub(super) content: u64,
+    /// Copies in the spot; at least one.
+    pub(super) count: u32,
+    pub(super) kind: u16,
+    /// Waits for its parent.
+    pub(super) parked: bool,
+}
+
+impl Plain {
+    /// Whether `new` is one more copy of this block, told as before.
+    pub(super) fn is_again(&self, new: &Plain) -> bool {
+        let told = |plain: &Plain| (plain.kind, plain.parent, plain.content, plain.parked);
+        told(self) == told(new) && self.count < u32::MAX
+    }
+}
+
+/// A block at its full length.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Full {
     pub(super) copies: VecMap<Spot, Copies>,
     /// Its place in a sequence, per block size.
     pub(super) links: VecMap<u32, Link>,
 }
 
-impl Block {
-    pub(super) fn new(hash: BlockHash) -> Block {
-        Block { hash, copies: VecMap::new(), links: VecMap::new() }
-    }
-
+impl Full {
     /// Whether any copy, of any group, is in `tier`.
     pub(super) fn is_in(&self, tier: &Tier) -> bool {
         self.copies.keys().any(|spot| spot.tier == *tier)
@@ -139,13 +163,13 @@ impl Groups {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     /// Distinct blocks per tier.
-    pub(super) blocks: BTreeMap<Tier, u64>,
+    pub(super) blocks: VecMap<Tier, u64>,
     /// Copies on the device, without those of spots with a partial block.
     pub(super) device_copies: u64,
     /// Host spots told by a source that never announces removals.
     pub(super) host_hint_spots: u64,
     /// Links per block size.
-    pub(super) links: BTreeMap<u32, u64>,
+    pub(super) links: VecMap<u32, u64>,
 }
 
 impl Totals {
@@ -164,12 +188,15 @@ impl Totals {
 }
 
 /// Adds one to the number under `key`.
-pub(super) fn count_up<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
-    *counts.entry(key).or_default() += 1;
+pub(super) fn count_up<K: Ord + Clone>(counts: &mut VecMap<K, u64>, key: &K) {
+    match counts.get_mut(key) {
+        Some(count) => *count += 1,
+        None => counts.insert(key.clone(), 1),
+    }
 }
 
 /// Takes one from the number under `key`; a number that reaches zero leaves no entry.
-pub(super) fn count_down<K: Ord>(counts: &mut BTreeMap<K, u64>, key: &K) {
+pub(super) fn count_down<K: Ord>(counts: &mut VecMap<K, u64>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {

@@ -1,6 +1,6 @@
 //! How each event changes a view.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use kvbridge_adapters_api::Removal;
 use kvbridge_schemas::{BlockHash, Event, Group, Moved, Parent, Place, Removed, Stored, Tier};
@@ -8,19 +8,18 @@ use kvbridge_schemas::{BlockHash, Event, Group, Moved, Parent, Place, Removed, S
 use super::{
     View,
     block::{Block, Copies, Spot, count_down, count_up},
-    link::{Delta, Link, LinkParent, NodeId, extra_hash, namespace},
+    link::{Delta, Link, LinkParent, NodeId},
+    plain::{EVENTS_WARMED, Run},
+    told::{Flags, Told},
+    unpack,
 };
 use crate::recovery::Finding;
 
-/// The medium of Mooncake's store and of LMCache, whatever they store in. Neither announces
-/// removals.
-const MEDIUM_WITHOUT_REMOVALS: &str = "cpu";
-
 /// What one call of `apply` says.
-struct Output<'a> {
-    deltas: &'a mut Vec<Delta>,
+pub(super) struct Output<'a> {
+    pub(super) deltas: &'a mut Vec<Delta>,
     /// Each once per call: a thousand bad removals are one finding.
-    findings: BTreeSet<Finding>,
+    pub(super) findings: BTreeSet<Finding>,
 }
 
 impl View {
@@ -33,19 +32,24 @@ impl View {
         findings: &mut Vec<Finding>,
     ) {
         let mut out = Output { deltas, findings: BTreeSet::new() };
-        for event in events {
-            match event {
-                Event::Stored(stored) => self.store(stored, &mut out),
-                Event::Removed(removed) => self.remove(removed, &mut out),
-                Event::Moved(moved) => self.relocate(moved, &mut out),
-                // Tiers outside the scope go too: a block we drop is a missed match, one we keep
-                // without proof is a ghost.
-                Event::Cleared(_) => self.clear(&mut out),
-                // What follows from these is recovery's decision.
-                Event::Reset(_) | Event::Trust(_) | Event::Unknown(_) => (),
-            }
+        for events in events.chunks(EVENTS_WARMED) {
+            self.warm(events);
+            events.iter().for_each(|event| self.fold(event, &mut out));
         }
         findings.extend(out.findings);
+    }
+
+    fn fold(&mut self, event: &Event, out: &mut Output<'_>) {
+        match event {
+            Event::Stored(stored) => self.store(stored, out),
+            Event::Removed(removed) => self.remove(removed, out),
+            Event::Moved(moved) => self.relocate(moved, out),
+            // Tiers outside the scope go too: a block we drop is a missed match, one we keep
+            // without proof is a ghost.
+            Event::Cleared(_) => self.clear(out),
+            // What follows from these is recovery's decision.
+            Event::Reset(_) | Event::Trust(_) | Event::Unknown(_) => (),
+        }
     }
 
     fn store(&mut self, stored: &Stored, out: &mut Output<'_>) {
@@ -62,24 +66,36 @@ impl View {
             Parent::Block(hash) => Some(self.parent_at(hash, stored.block_size)),
             Parent::Unknown => None,
         };
+        let mut run = Run::new(told.kind(&spot, stored));
         for (i, block) in stored.blocks.iter().enumerate() {
             let key = self.settings.projection.apply(&block.hash);
-            self.add_copy(&block.hash, &spot, told.flags, out);
-            if let (true, Some(parent), Some(content)) = (told.dense, parent, block.content) {
-                let extra = told.extra(stored, i);
-                let link = told.link(parent, content, extra, stored.bigram);
-                self.set_link(NodeId { key, block_size: stored.block_size }, link, &told, out);
+            let content = block.content.filter(|_| told.dense);
+            let extra = content.and_then(|_| told.extra(stored, i));
+            let kept = content.filter(|_| self.settings.describes);
+            let described = kept.and_then(|_| told.describe(stored, i));
+            let is_rich = extra.is_some() || described.is_some();
+            let place = parent.zip(content);
+            if is_rich || !self.store_plain((key, &block.hash), place, &mut run, out) {
+                self.add_copy(&block.hash, &spot, told.flags, out);
+                if let Some((parent, content)) = place {
+                    let mut link = told.link(parent, content, extra, stored.bigram);
+                    link.described = described;
+                    self.set_link(NodeId { key, block_size: stored.block_size }, link, &told, out);
+                }
+                self.repack(key);
             }
             self.settle(key, out);
-            parent = Some(self.parent_at(&block.hash, stored.block_size));
+            parent = Some(LinkParent::Block(NodeId { key, block_size: stored.block_size }));
         }
+        self.end_run(&run);
     }
 
     fn remove(&mut self, removed: &Removed, out: &mut Output<'_>) {
         let spot = spot_of(&removed.place);
         for hash in &removed.hashes {
             let key = self.settings.projection.apply(hash);
-            if !self.drop_copy(key, &spot, out) {
+            let dropped = self.drop_plain(key, &spot, out);
+            if !dropped.unwrap_or_else(|| self.drop_copy(key, &spot, out)) {
                 self.miss(&spot.tier, out);
             }
         }
@@ -91,7 +107,7 @@ impl View {
         }
         let key = self.settings.projection.apply(&moved.hash);
         // The event names no group: the copy of the lowest one moves.
-        let held = self.blocks.get(&key).and_then(|block| {
+        let held = self.blocks.get(key).map(|block| self.kinds.expand(block)).and_then(|block| {
             let mut spots = block.copies.iter();
             spots.find(|(spot, _)| spot.tier == moved.from).map(|(spot, c)| (spot.clone(), *c))
         });
@@ -105,6 +121,7 @@ impl View {
             }
             None => self.miss(&moved.from, out),
         }
+        self.repack(key);
         self.settle(key, out);
     }
 
@@ -137,7 +154,10 @@ impl View {
         if before == usable || !self.groups.is_held(group.index) {
             return; // the second saves a walk over all blocks whenever a group is first heard of
         }
-        for (key, block) in &self.blocks {
+        for key in self.blocks.keys() {
+            let Some(block) = self.blocks.get(key).map(|block| self.kinds.expand(block)) else {
+                continue;
+            };
             for spot in block.copies.keys().filter(|spot| spot.group == Some(group.index)) {
                 let elsewhere = block.copies.keys().any(|other| {
                     other.tier == spot.tier
@@ -145,7 +165,7 @@ impl View {
                         && self.groups.match_prefixes(other.group)
                 });
                 if !elsewhere {
-                    block.announce(*key, &spot.tier, usable, out.deltas);
+                    block.announce(key, &spot.tier, usable, out.deltas);
                 }
             }
         }
@@ -155,16 +175,17 @@ impl View {
         let key = self.settings.projection.apply(hash);
         if !self.bare.is_empty()
             && self.bare.contains_key(&key)
-            && self.blocks.get(&key).is_some_and(|block| block.copies.get(spot).is_some())
+            && self.unpack(key).is_some_and(|block| block.copies.get(spot).is_some())
         {
             out.findings.insert(Finding::SecondCopy);
         }
-        let block = self.blocks.entry(key).or_insert_with(|| Block::new(hash.clone()));
-        if hash.as_bytes().len() > block.hash.as_bytes().len() {
-            block.hash = hash.clone();
+        self.note_hash(key, hash);
+        if self.blocks.get(key).is_none() {
+            self.blocks.insert(key, Block::Full(Box::default()));
         }
+        let Some(block) = unpack(&mut self.blocks, &mut self.kinds, key) else { return };
         if !block.is_in(&spot.tier) {
-            count_up(&mut self.totals.blocks, spot.tier.clone());
+            count_up(&mut self.totals.blocks, &spot.tier);
         }
         let was_usable = block.is_usable_in(&spot.tier, &self.groups);
         let before = block.copies.get(spot).copied();
@@ -185,8 +206,11 @@ impl View {
 
     /// Takes a copy away (or all of the spot's); `false` if there is none.
     fn drop_copy(&mut self, key: u64, spot: &Spot, out: &mut Output<'_>) -> bool {
-        let Some(block) = self.blocks.get_mut(&key) else { return false };
-        let Some(copies) = block.copies.get_mut(spot) else { return false };
+        let Some(block) = unpack(&mut self.blocks, &mut self.kinds, key) else { return false };
+        let Some(copies) = block.copies.get_mut(spot) else {
+            self.repack(key);
+            return false;
+        };
         let before = *copies;
         copies.count = match self.settings.removal {
             Removal::PerCopy => copies.count - 1,
@@ -195,6 +219,7 @@ impl View {
         if copies.count > 0 {
             let after = *copies;
             self.totals.change(&spot.tier, Some(before), Some(after));
+            self.repack(key);
             return true;
         }
         self.totals.change(&spot.tier, Some(before), None);
@@ -207,10 +232,11 @@ impl View {
         if !block.is_in(&spot.tier) {
             count_down(&mut self.totals.blocks, &spot.tier);
         }
-        if block.copies.is_empty()
-            && let Some(block) = self.blocks.remove(&key)
-        {
+        if !block.copies.is_empty() {
+            self.repack(key);
+        } else if let Some(Block::Full(block)) = self.blocks.remove(key) {
             self.bare.remove(&key);
+            self.hashes.remove(key);
             for (block_size, link) in block.links.iter() {
                 self.release_link(NodeId { key, block_size: *block_size }, link);
             }
@@ -228,9 +254,11 @@ impl View {
             LinkParent::Root(_) => true,
             LinkParent::Block(parent) => self.is_ready(parent),
         };
-        let Some(block) = self.blocks.get_mut(&node.key) else { return };
+        let Some(block) = self.unpack(node.key) else { return };
         if let Some(old) = block.links.get(&node.block_size) {
-            if old.same_place(&link) || !told.proven {
+            // One that a snapshot left without its tokens begins anew with them.
+            let adds = old.described.is_none() && link.described.is_some();
+            if (old.same_place(&link) && !adds) || !told.proven {
                 return;
             }
             self.drop_link(node, out);
@@ -243,18 +271,18 @@ impl View {
             self.parking.add(parent, node.key);
             link.parked = true;
         }
-        let Some(block) = self.blocks.get_mut(&node.key) else { return };
+        let Some(block) = unpack(&mut self.blocks, &mut self.kinds, node.key) else { return };
         if !link.parked {
             let tiers = block.usable_tiers(&self.groups);
             out.deltas.extend(tiers.into_iter().map(|tier| link.linked(node, tier)));
         }
         block.links.insert(node.block_size, link);
-        count_up(&mut self.totals.links, node.block_size);
+        count_up(&mut self.totals.links, &node.block_size);
         self.bare.remove(&node.key);
     }
 
     fn drop_link(&mut self, node: NodeId, out: &mut Output<'_>) {
-        let Some(block) = self.blocks.get_mut(&node.key) else { return };
+        let Some(block) = unpack(&mut self.blocks, &mut self.kinds, node.key) else { return };
         let Some(link) = block.links.remove(&node.block_size) else { return };
         if !link.parked {
             let tiers = block.usable_tiers(&self.groups);
@@ -264,7 +292,7 @@ impl View {
     }
 
     /// Frees the bookkeeping of a link that is gone.
-    fn release_link(&mut self, node: NodeId, link: &Link) {
+    pub(super) fn release_link(&mut self, node: NodeId, link: &Link) {
         count_down(&mut self.totals.links, &node.block_size);
         if let (true, LinkParent::Block(parent)) = (link.parked, link.parent) {
             self.parking.remove(parent, node.key);
@@ -274,16 +302,22 @@ impl View {
     /// Links everything that waited for the block, and what waited for that. A loop, not a
     /// recursion: a chain of orphans is as long as a prompt.
     fn settle(&mut self, key: u64, out: &mut Output<'_>) {
+        if self.parking.count() == 0 {
+            return;
+        }
         let mut ready = self.parking.awaited(key);
         ready.retain(|node| self.is_ready(*node));
         while let Some(parent) = ready.pop() {
             for child in self.parking.take(parent) {
                 let node = NodeId { key: child, block_size: parent.block_size };
-                let Some(block) = self.blocks.get_mut(&child) else { continue };
+                let Some(block) = unpack(&mut self.blocks, &mut self.kinds, child) else {
+                    continue;
+                };
                 let tiers = block.usable_tiers(&self.groups);
                 let Some(link) = block.links.get_mut(&node.block_size) else { continue };
                 link.parked = false;
                 out.deltas.extend(tiers.into_iter().map(|tier| link.linked(node, tier)));
+                self.repack(child);
                 ready.push(node);
             }
         }
@@ -296,52 +330,4 @@ impl View {
 
 fn spot_of(place: &Place) -> Spot {
     Spot { tier: place.tier.clone(), group: place.group.as_ref().map(|group| group.index) }
-}
-
-#[derive(Clone, Copy)]
-struct Flags {
-    partial: bool,
-    hint: bool,
-}
-
-/// What a store says of all its blocks alike.
-struct Told {
-    flags: Flags,
-    /// Every block comes with its tokens, in a group that prefix matching uses.
-    dense: bool,
-    /// The tier's engine announces removals.
-    proven: bool,
-    lora: Option<Arc<str>>,
-    salt: Option<Arc<str>>,
-}
-
-impl Told {
-    fn of(stored: &Stored, usable_group: bool) -> Told {
-        let medium = stored.place.medium.as_deref();
-        let hint = stored.place.tier == Tier::Host && medium == Some(MEDIUM_WITHOUT_REMOVALS);
-        Told {
-            flags: Flags { partial: stored.partial, hint },
-            dense: usable_group
-                && !stored.partial
-                && stored.block_size > 0
-                && stored.blocks.iter().all(|block| block.content.is_some()),
-            proven: !hint && !stored.place.tier.is_hint(),
-            lora: stored.lora.as_deref().map(Arc::from),
-            salt: stored.salt.as_deref().map(Arc::from),
-        }
-    }
-
-    fn namespace(&self) -> u64 {
-        namespace(self.lora.as_deref(), self.salt.as_deref())
-    }
-
-    fn extra(&self, stored: &Stored, i: usize) -> Option<u64> {
-        let keys = stored.extra.get(i)?;
-        extra_hash(keys, self.lora.as_deref(), self.salt.as_deref())
-    }
-
-    fn link(&self, parent: LinkParent, content: u64, extra: Option<u64>, bigram: bool) -> Link {
-        let (lora, salt) = (self.lora.clone(), self.salt.clone());
-        Link { parent, content, extra, bigram, lora, salt, parked: false }
-    }
 }

@@ -1,8 +1,8 @@
 //! What prefix matching needs of a block: which block comes before it, and what it holds.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use kvbridge_schemas::{CONTENT_SEED, ExtraKey, Tier};
+use kvbridge_schemas::{CONTENT_SEED, ExtraKey, Tier, Tokens};
 use xxhash_rust::xxh3;
 
 /// A block at one block size. Hybrid engines use one hash at two sizes (a 64-token block ends where
@@ -68,6 +68,30 @@ pub fn namespace(lora: Option<&str>, salt: Option<&str>) -> u64 {
     xxh3::xxh3_64_with_seed(&bytes, CONTENT_SEED)
 }
 
+/// What a store told of one block and prefix matching does not need. Shared by everybody who feeds
+/// a router with it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Described {
+    /// The block's own token ids.
+    pub tokens: Tokens,
+    /// The LoRA adapter's name.
+    pub lora: Option<Arc<str>>,
+    /// Its process-local number.
+    pub lora_id: Option<i64>,
+    /// The cache salt of the sequence, where it can be told apart.
+    pub salt: Option<Arc<str>>,
+    /// The block's extra hash keys, as the engine sent them: the adapter's name and the salt may be
+    /// among them.
+    pub extra: Vec<ExtraKey>,
+}
+
+impl fmt::Debug for Described {
+    // Tokens are prompts, and a salt is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Described({} tokens)", self.tokens.0.len())
+    }
+}
+
 /// A block's place in a sequence, as a store told it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Link {
@@ -82,6 +106,8 @@ pub(super) struct Link {
     pub(super) salt: Option<Arc<str>>,
     /// Waits for its parent.
     pub(super) parked: bool,
+    /// For other routers, where that is kept.
+    pub(super) described: Option<Arc<Described>>,
 }
 
 impl Link {

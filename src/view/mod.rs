@@ -20,22 +20,27 @@
 
 mod block;
 mod fold;
+mod kinds;
 mod link;
 mod parking;
+mod plain;
 mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
-mod vec_map;
+mod told;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use kvbridge_adapters_api::Removal;
-use kvbridge_schemas::{Parent, Projection, Tier};
+use kvbridge_schemas::{BlockHash, Parent, Projection, Tier};
 
-use block::{Block, Groups, Totals};
-pub use link::{Delta, LinkParent, NodeId, namespace};
+use block::{Block, Full, Groups, Totals};
+use kinds::Kinds;
+pub use link::{Delta, Described, LinkParent, NodeId, namespace};
 use parking::Parking;
 pub use snapshot::InstallError;
+
+use crate::maps::keyed::Keyed;
 
 /// Blocks that may wait for their parents. One lost store can orphan whatever is stored under it;
 /// this many cost some megabytes per replica. Beyond them blocks are missed and `exact` ends.
@@ -50,13 +55,27 @@ pub struct ViewSettings {
     pub removal: Removal,
     /// How many blocks may wait for their parents.
     pub orphans_max: usize,
+    /// Whether blocks keep what only other routers need ([`Described`]): it costs 4 bytes a token
+    /// and some 150 a block.
+    pub describes: bool,
+}
+
+impl ViewSettings {
+    /// Settings of a view that describes nothing.
+    pub const fn of(projection: Projection, removal: Removal, orphans_max: usize) -> ViewSettings {
+        ViewSettings { projection, removal, orphans_max, describes: false }
+    }
 }
 
 /// What one replica holds.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct View {
     settings: ViewSettings,
-    blocks: BTreeMap<u64, Block>,
+    blocks: Keyed<Block>,
+    /// What the plain blocks' kinds are.
+    kinds: Kinds,
+    /// The longest form of each hash that was seen, where it is not the eight bytes of the key.
+    hashes: Keyed<BlockHash>,
     /// Blocks of a snapshot that knew their parents and not their content. Beside the blocks,
     /// because only one engine has such snapshots and all would pay for a field.
     bare: BTreeMap<u64, Parent>,
@@ -70,7 +89,9 @@ impl View {
     pub fn new(settings: ViewSettings) -> View {
         View {
             settings,
-            blocks: BTreeMap::new(),
+            blocks: Keyed::default(),
+            kinds: Kinds::default(),
+            hashes: Keyed::default(),
             bare: BTreeMap::new(),
             groups: Groups::default(),
             parking: Parking::default(),
@@ -81,7 +102,7 @@ impl View {
     /// How many distinct blocks each tier holds. A block counts once per tier, in however many
     /// groups and copies it is there; tiers without blocks are absent.
     pub fn block_counts(&self) -> BTreeMap<Tier, u64> {
-        self.totals.blocks.clone()
+        self.totals.blocks.iter().map(|(tier, count)| (tier.clone(), *count)).collect()
     }
 
     /// Physical full blocks on the device, all groups together: what is compared with the engine's
@@ -118,23 +139,118 @@ impl View {
         self.parking.count()
     }
 
-    /// [`Delta::Linked`] for everything that is linked: fills an empty index.
+    /// [`Delta::Linked`] for everything that is linked: fills an empty index. Parents come before
+    /// their children, so that it never has to move what it has.
     pub fn links(&self) -> impl Iterator<Item = Delta> + '_ {
-        self.blocks.iter().flat_map(|(key, block)| {
-            let mut deltas = Vec::new();
-            for tier in block.usable_tiers(&self.groups) {
-                block.announce(*key, &tier, true, &mut deltas);
+        self.parents_first().into_iter().flat_map(|key| {
+            let (mut one, mut many) = (None, Vec::new());
+            match self.blocks.get(key) {
+                Some(Block::Plain(plain)) => one = self.linked(key, plain),
+                Some(Block::Full(full)) => {
+                    for tier in full.usable_tiers(&self.groups) {
+                        full.announce(key, &tier, true, &mut many);
+                    }
+                }
+                None => (),
             }
-            deltas
+            one.into_iter().chain(many)
         })
+    }
+
+    /// What a store told of a linked block, for routers that compute hashes of their own. Absent
+    /// where nothing is kept, and after a snapshot, which has no tokens.
+    pub fn described(&self, node: NodeId) -> Option<Arc<Described>> {
+        match self.blocks.get(node.key)? {
+            Block::Full(full) => full.links.get(&node.block_size)?.described.clone(),
+            Block::Plain(_) => None,
+        }
     }
 
     /// Whether a child of `node` can be linked: the block is resident and waits for nothing itself.
     fn is_ready(&self, node: NodeId) -> bool {
-        let Some(block) = self.blocks.get(&node.key) else { return false };
-        block.links.get(&node.block_size).is_none_or(|link| !link.parked)
+        match self.blocks.get(node.key) {
+            None => false,
+            Some(Block::Full(full)) => {
+                full.links.get(&node.block_size).is_none_or(|link| !link.parked)
+            }
+            Some(Block::Plain(plain)) => {
+                let kind = self.kinds.get(plain.kind).and_then(|kind| kind.link.as_ref());
+                !plain.parked || kind.is_none_or(|link| link.block_size != node.block_size)
+            }
+        }
+    }
+
+    /// The block at full length, to be changed. Whoever does it calls [`View::repack`] in the end.
+    fn unpack(&mut self, key: u64) -> Option<&mut Full> {
+        unpack(&mut self.blocks, &mut self.kinds, key)
+    }
+
+    /// Keeps the block in few bytes if they can say all of it.
+    fn repack(&mut self, key: u64) {
+        if let Some(block) = self.blocks.get_mut(key)
+            && let Block::Full(full) = block
+            && let Some(plain) = self.kinds.pack(full)
+        {
+            *block = Block::Plain(plain);
+        }
+    }
+
+    /// The longest form of a block's hash that was seen.
+    fn hash_of(&self, key: u64) -> BlockHash {
+        self.hashes.get(key).cloned().unwrap_or_else(|| BlockHash::from_u64(key))
+    }
+
+    /// Remembers the hash if it says more than what is known. Of eight bytes the key says all.
+    fn note_hash(&mut self, key: u64, hash: &BlockHash) {
+        let length = hash.as_bytes().len();
+        if length == size_of::<u64>() && self.hashes.is_empty() {
+            return;
+        }
+        let known = match self.hashes.get(key) {
+            Some(known) => known.as_bytes().len(),
+            None if self.blocks.get(key).is_some() => size_of::<u64>(),
+            None => 0,
+        };
+        if length > known && length != size_of::<u64>() {
+            self.hashes.insert(key, hash.clone());
+        } else if length > known {
+            self.hashes.remove(key);
+        }
     }
 }
+
+fn unpack<'a>(blocks: &'a mut Keyed<Block>, kinds: &mut Kinds, key: u64) -> Option<&'a mut Full> {
+    let block = blocks.get_mut(key)?;
+    if let Block::Plain(plain) = block {
+        let number = plain.kind;
+        *block = Block::Full(Box::new(kinds.expand(block)));
+        kinds.release(number);
+    }
+    match block {
+        Block::Full(full) => Some(full),
+        Block::Plain(_) => None,
+    }
+}
+
+impl PartialEq for View {
+    // The numbers of kinds depend on the order in which they came, and say nothing.
+    fn eq(&self, other: &View) -> bool {
+        let same = |key, block: &Block| {
+            let other_block = other.blocks.get(key);
+            other_block.is_some_and(|it| other.kinds.expand(it) == self.kinds.expand(block))
+        };
+        self.settings == other.settings
+            && self.blocks.len() == other.blocks.len()
+            && self.blocks.all(same)
+            && self.hashes == other.hashes
+            && self.bare == other.bare
+            && self.groups == other.groups
+            && self.parking == other.parking
+            && self.totals == other.totals
+    }
+}
+
+impl Eq for View {}
 
 impl fmt::Debug for View {
     // Hashes would drown every message, and a link may carry a salt.

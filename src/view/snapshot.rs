@@ -2,12 +2,15 @@
 //!
 //! Law: fold(prefix) → snapshot → install → fold(suffix) == fold(all).
 
-use kvbridge_schemas::{BlockHash, Parent, SnapshotRecord};
+use std::ops::Range;
+
+use kvbridge_schemas::{Parent, SnapshotRecord};
 
 use super::{
     View, ViewSettings,
-    block::{Block, Copies, Spot, count_up},
+    block::{Block, Copies, Full, Spot, count_up},
     link::{Link, LinkParent, NodeId, namespace},
+    unpack,
 };
 
 /// Why records are not a view.
@@ -29,26 +32,33 @@ impl View {
     /// size. Such records repeat the count; they do not add up. Parents come before their children.
     /// The order depends on nothing but the state.
     pub fn records(&self) -> impl Iterator<Item = SnapshotRecord> + '_ {
-        let blocks = self.parents_first().into_iter().filter_map(|key| self.blocks.get(&key));
-        blocks.flat_map(|block| {
-            let mut records = Vec::with_capacity(block.copies.len());
-            if block.links.is_empty() {
-                self.describe(block, None, &mut records);
+        self.parents_first().into_iter().flat_map(|key| {
+            let (mut one, mut many) = (None, Vec::new());
+            match self.blocks.get(key) {
+                Some(Block::Plain(plain)) => one = self.describe_plain(key, plain),
+                Some(Block::Full(full)) => {
+                    if full.links.is_empty() {
+                        self.describe(key, full, None, &mut many);
+                    }
+                    for (block_size, link) in full.links.iter() {
+                        self.describe(key, full, Some((*block_size, link)), &mut many);
+                    }
+                }
+                None => (),
             }
-            for (block_size, link) in block.links.iter() {
-                self.describe(block, Some((*block_size, link)), &mut records);
-            }
-            records
+            one.into_iter().chain(many)
         })
     }
 
     /// How many [`View::records`] there are.
     pub fn record_count(&self) -> u64 {
-        let counts = self.blocks.values().map(|block| {
-            let places = block.links.iter().count().max(1);
-            u64::try_from(block.copies.iter().count() * places).unwrap_or(u64::MAX)
-        });
-        counts.sum()
+        self.blocks.sum(|block| match block {
+            Block::Plain(_) => 1,
+            Block::Full(full) => {
+                let places = full.links.iter().count().max(1);
+                u64::try_from(full.copies.iter().count() * places).unwrap_or(u64::MAX)
+            }
+        })
     }
 
     /// All [`View::records`].
@@ -70,18 +80,19 @@ impl View {
 
     fn describe(
         &self,
-        block: &Block,
+        key: u64,
+        block: &Full,
         place: Option<(u32, &Link)>,
         records: &mut Vec<SnapshotRecord>,
     ) {
         let link = place.map(|(_, link)| link);
         let parent = match link.map(|link| link.parent) {
-            None => self.bare_parent(block),
+            None => self.bare_parent(key),
             Some(LinkParent::Root(_)) => Parent::Root,
             Some(LinkParent::Block(node)) => Parent::Block(self.hash_of(node.key)),
         };
         records.extend(block.copies.iter().map(|(spot, copies)| SnapshotRecord {
-            hash: block.hash.clone(),
+            hash: self.hash_of(key),
             parent: parent.clone(),
             content: link.map(|link| link.content),
             block_size: place.map_or(0, |(block_size, _)| block_size),
@@ -99,42 +110,45 @@ impl View {
     }
 
     /// The parent of a block whose content is not known.
-    fn bare_parent(&self, block: &Block) -> Parent {
-        let key = self.settings.projection.apply(&block.hash);
+    fn bare_parent(&self, key: u64) -> Parent {
         self.bare.get(&key).cloned().unwrap_or(Parent::Unknown)
-    }
-
-    /// The hash as the engine sent it, while the block is here; else the 64 bits that name it.
-    fn hash_of(&self, key: u64) -> BlockHash {
-        self.blocks.get(&key).map_or_else(|| BlockHash::from_u64(key), |block| block.hash.clone())
     }
 
     /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream
     /// can make one) has no first block: what is left over follows in key order.
-    fn parents_first(&self) -> Vec<u64> {
-        let keys: Vec<u64> = self.blocks.keys().copied().collect();
-        // Positions in `keys`, because a map per block costs more than the blocks' own records.
-        let mut edges: Vec<(usize, usize)> = Vec::with_capacity(keys.len());
-        for (child, (key, block)) in self.blocks.iter().enumerate() {
-            edges.extend(block.links.values().filter_map(|link| match link.parent {
-                LinkParent::Block(node) if node.key != *key => {
-                    keys.binary_search(&node.key).ok().map(|parent| (parent, child))
-                }
+    pub(super) fn parents_first(&self) -> Vec<u64> {
+        let keys = self.blocks.keys();
+        let mut edges: Vec<(u64, usize)> = Vec::with_capacity(keys.len());
+        for (child, key) in keys.iter().enumerate() {
+            let before = |parent| match parent {
+                LinkParent::Block(node) if node.key != *key => Some((node.key, child)),
                 LinkParent::Root(_) | LinkParent::Block(_) => None,
-            }));
+            };
+            match self.blocks.get(*key) {
+                Some(Block::Plain(plain)) => edges.extend(self.parent(plain).and_then(before)),
+                Some(Block::Full(full)) => {
+                    edges.extend(full.links.values().filter_map(|link| before(link.parent)));
+                }
+                None => (),
+            }
         }
         edges.sort_unstable();
         edges.dedup();
-        let mut missing = vec![0_usize; keys.len()];
-        for (_, child) in &edges {
-            missing[*child] += 1;
+        // Both are in the order of the parents' keys, so one walk finds each block's children.
+        let (mut missing, mut at) = (vec![0_usize; keys.len()], 0);
+        let mut children: Vec<Range<usize>> = Vec::with_capacity(keys.len());
+        for key in &keys {
+            at += edges[at..].iter().take_while(|(parent, _)| parent < key).count();
+            let count = edges[at..].iter().take_while(|(parent, _)| parent == key).count();
+            edges[at..at + count].iter().for_each(|(_, child)| missing[*child] += 1);
+            children.push(at..at + count);
+            at += count;
         }
         let mut order: Vec<usize> = (0..keys.len()).filter(|at| missing[*at] == 0).collect();
         let mut next = 0;
         while let Some(parent) = order.get(next).copied() {
             next += 1;
-            let first = edges.partition_point(|(other, _)| *other < parent);
-            for (_, child) in edges[first..].iter().take_while(|(other, _)| *other == parent) {
+            for (_, child) in &edges[children[parent].clone()] {
                 missing[*child] -= 1;
                 if missing[*child] == 0 {
                     order.push(*child);
@@ -155,12 +169,13 @@ impl View {
             return Err(InstallError::NoCopies);
         }
         let key = self.settings.projection.apply(&record.hash);
-        let block = self.blocks.entry(key).or_insert_with(|| Block::new(record.hash.clone()));
-        if record.hash.as_bytes().len() > block.hash.as_bytes().len() {
-            block.hash = record.hash.clone();
+        self.note_hash(key, &record.hash);
+        if self.blocks.get(key).is_none() {
+            self.blocks.insert(key, Block::Full(Box::default()));
         }
+        let Some(block) = unpack(&mut self.blocks, &mut self.kinds, key) else { return Ok(()) };
         if !block.is_in(&record.tier) {
-            count_up(&mut self.totals.blocks, record.tier.clone());
+            count_up(&mut self.totals.blocks, &record.tier);
         }
         if let Some(group) = &record.group {
             self.groups.learn(group);
@@ -178,7 +193,9 @@ impl View {
             self.groups.hold(group);
         }
         block.copies.insert(spot, after);
-        self.install_link(key, &record)
+        self.install_link(key, &record)?;
+        self.repack(key);
+        Ok(())
     }
 
     fn install_link(&mut self, key: u64, record: &SnapshotRecord) -> Result<(), InstallError> {
@@ -203,23 +220,28 @@ impl View {
             lora: record.lora.as_deref().map(Into::into),
             salt: record.salt.as_deref().map(Into::into),
             parked: record.parked && matches!(parent, LinkParent::Block(_)),
+            described: None,
         };
-        let Some(block) = self.blocks.get_mut(&key) else { return Ok(()) };
+        let Some(block) = self.unpack(key) else { return Ok(()) };
         if let Some(old) = block.links.get(&block_size) {
             return if old.same_place(&link) { Ok(()) } else { Err(InstallError::TwoPlaces) };
         }
-        if let (true, LinkParent::Block(parent)) = (link.parked, link.parent) {
+        let waits_for = match link.parent {
+            LinkParent::Block(parent) if link.parked => Some(parent),
+            LinkParent::Root(_) | LinkParent::Block(_) => None,
+        };
+        block.links.insert(block_size, link);
+        if let Some(parent) = waits_for {
             self.parking.add(parent, key);
         }
-        block.links.insert(block_size, link);
-        count_up(&mut self.totals.links, block_size);
+        count_up(&mut self.totals.links, &block_size);
         self.bare.remove(&key);
         Ok(())
     }
 
     /// A record that knows the parent and not the content: none of our own has only one of them.
     fn install_bare(&mut self, key: u64, record: &SnapshotRecord) -> Result<(), InstallError> {
-        let linked = self.blocks.get(&key).is_some_and(|block| !block.links.is_empty());
+        let linked = self.unpack(key).is_some_and(|block| !block.links.is_empty());
         if linked || record.content.is_some() || record.parent == Parent::Unknown {
             return Ok(());
         }

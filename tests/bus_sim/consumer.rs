@@ -16,6 +16,7 @@ use crate::{
     log::{Log, Stored},
     mistakes::Mistake,
     reading::{self, Part, REORDER},
+    repairs::Repairs,
     rng::Rng,
     setting::{STATUS_TTL_MS, Trace, brief, brief_action, bus_limits, view_settings},
 };
@@ -50,6 +51,7 @@ pub(crate) struct Consumer {
     pub(crate) recovery: Recovery,
     pub(crate) view: View,
     pub(crate) trust: TierTrust,
+    pub(crate) repairs: Repairs,
     pub(crate) reason: TrustReason,
     trace: Trace,
     /// Batches that answers brought: what a reader costs the bus.
@@ -102,6 +104,7 @@ impl Consumer {
             recovery: Recovery::new(settings.clone()),
             view: View::new(view_settings()),
             trust: TierTrust::default(),
+            repairs: Repairs::default(),
             reason: TrustReason::Detached,
             trace,
             replay_work: 0,

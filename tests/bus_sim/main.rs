@@ -24,6 +24,8 @@ mod link;
 mod log;
 mod mistakes;
 mod reading;
+#[path = "../sim/repairs.rs"]
+mod repairs;
 #[path = "../sim/rng.rs"]
 mod rng;
 mod sender;
@@ -38,8 +40,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use faults::{Counts, Strike};
+use faults::{Counts, Fault, Strike};
 use mistakes::Mistake;
+use repairs::Repairs;
 use setting::Trace;
 use world::World;
 
@@ -108,13 +111,15 @@ fn must_hold(seed: u64) -> World {
 #[test]
 fn fixed_seeds_are_safe_and_live() {
     let seeds = env("KVBRIDGE_SIM_SEEDS").unwrap_or(40);
-    let (mut faults, mut replayed) = (Counts::default(), 0);
+    let (mut faults, mut repairs, mut replayed) = (Counts::default(), Repairs::default(), 0);
     for seed in 0..seeds {
         let world = must_hold(seed);
         faults.add(&world.faults.struck());
         replayed += world.consumers.iter().map(|consumer| consumer.replay_work).sum::<u64>();
+        world.consumers.iter().for_each(|consumer| repairs.add(&consumer.repairs));
     }
     println!("{seeds} seeds, {replayed} batches replayed by readers, {faults}");
+    println!("{}\n| all, at readers | {} | {} |", repairs::HEAD, faults.total(), repairs.cells());
     assert!(faults.total() > seeds * 10, "a swarm without faults proves nothing");
 }
 
@@ -152,6 +157,29 @@ fn survey() {
         }
     }
     println!("{failed} of {seeds} fail");
+}
+
+/// What each kind of fault costs by itself: `KVBRIDGE_SIM_KINDS=500 … kind_by_kind -- --nocapture`
+/// prints a table of so many runs of each.
+#[test]
+fn kind_by_kind() {
+    let Some(seeds) = env("KVBRIDGE_SIM_KINDS") else { return };
+    println!("{}", repairs::HEAD);
+    for kind in Fault::HOP.iter().chain(&Fault::BUS).map(|(fault, _)| *fault) {
+        let (mut struck, mut repairs) = (0, Repairs::default());
+        for seed in 0..seeds {
+            let mut world = World::new(seed, None, BTreeSet::new(), Trace::default());
+            world.faults.only(kind);
+            if let Err(why) = world.run() {
+                panic!("seed {seed} with {kind:?} alone: {why}");
+            }
+            struck += world.faults.struck().of(kind);
+            world.consumers.iter().for_each(|consumer| repairs.add(&consumer.repairs));
+        }
+        if struck > 0 {
+            println!("| `{kind:?}` | {struck} | {} |", repairs.cells());
+        }
+    }
 }
 
 #[test]

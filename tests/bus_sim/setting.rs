@@ -41,7 +41,12 @@ pub(crate) fn bus_limits() -> Limits {
 }
 
 pub(crate) fn view_settings() -> ViewSettings {
-    ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10_000 }
+    ViewSettings {
+        projection: Projection::Last8,
+        removal: Removal::PerCopy,
+        orphans_max: 10_000,
+        describes: false,
+    }
 }
 
 pub(crate) fn replica() -> Replica {

@@ -166,6 +166,9 @@ impl World {
             {
                 self.consumers[at].answer(self.now, attempt, parts);
             }
+            let consumer = &mut self.consumers[at];
+            consumer.repairs.announced(self.now, consumer.trust.device);
+            consumer.repairs.looked();
         }
         self.fresh_turn();
         self.check_told()?;

@@ -1,19 +1,14 @@
 //! An index that reads the bus alone: real server, real bridge, fake engine, and what the engine
 //! really holds.
 
-use std::{process::Command, time::Duration};
+use std::{collections::BTreeSet, process::Command, time::Duration};
 
-use kvbridge::{
-    consumer::Consumer,
-    index::{Prompt, Query},
-    schemas::Trust,
-};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
     bridge::http_client,
-    fake_engine::peer::lines,
+    fake_engine::peer::{Block, lines},
     nats_server::Server,
     program::{Running, kvbridge, one_life},
 };
@@ -26,6 +21,10 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) const STREAM: &str = "KVHINTS_fake";
 pub(crate) const KEY: &str = "fake.i=3A1.0";
+
+pub(crate) fn key_of(rank: u32) -> String {
+    format!("fake.i=3A1.{rank}")
+}
 
 pub(crate) struct World {
     pub(crate) server: Server,
@@ -128,20 +127,38 @@ impl World {
     }
 
     pub(crate) async fn status(&self, of: &Program) -> Value {
-        let text = self.text(&format!("{}/v1/replicas/{KEY}", of.url)).await;
+        self.status_of(of, 0).await
+    }
+
+    pub(crate) async fn status_of(&self, of: &Program, rank: u32) -> Value {
+        let text = self.text(&format!("{}/v1/replicas/{}", of.url, key_of(rank))).await;
         serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// What the engine holds in that rank.
+    pub(crate) async fn truth_of(&self, rank: u32) -> (Value, BTreeSet<Block>) {
+        lines(&self.text(&format!("{}/truth?rank={rank}", self.fake_url)).await)
+    }
+
+    /// What a program says that it holds.
+    pub(crate) async fn held_by(&self, of: &Program, rank: u32) -> (Value, BTreeSet<Block>) {
+        let url = format!("{}/v1/replicas/{}/snapshot", of.url, key_of(rank));
+        lines(&self.text(&url).await)
     }
 
     /// Waits until it is exact at the engine's seq, and compares every block.
     pub(crate) async fn is_true(&self, of: &Program) -> Value {
+        self.is_true_of(of, 0).await
+    }
+
+    pub(crate) async fn is_true_of(&self, of: &Program, rank: u32) -> Value {
         let deadline = Instant::now() + LIMIT;
         loop {
-            let (head, truth) = lines(&self.text(&format!("{}/truth?rank=0", self.fake_url)).await);
-            let status = self.status(of).await;
+            let (head, truth) = self.truth_of(rank).await;
+            let status = self.status_of(of, rank).await;
             let there = status["trust"] == "exact" && status["next_seq"] == head["next_seq"];
             if there && head["pending"] == false {
-                let (header, held) =
-                    lines(&self.text(&format!("{}/v1/replicas/{KEY}/snapshot", of.url)).await);
+                let (header, held) = self.held_by(of, rank).await;
                 assert_eq!(header["resume_seq"], head["next_seq"]);
                 let ghosts: Vec<_> = held.difference(&truth).take(3).collect();
                 let missing: Vec<_> = truth.difference(&held).take(3).collect();
@@ -345,44 +362,4 @@ async fn a_process_that_is_both_reads_nothing_twice() {
     world.burst(20).await;
     world.is_true(&both).await;
     world.end([both, other]);
-}
-
-/// The library's index, without a kvbridge of its own: as true as that, and nothing when it cannot
-/// know.
-#[tokio::test]
-async fn a_consumer_in_another_program_follows_and_knows_when_it_cannot() {
-    let mut world = World::start("reader-library");
-    let bridge = world.bridge("300ms").await;
-    let consumer = Consumer::nats(world.server.url()).model("fake").start().await.unwrap();
-    let other = Consumer::nats(world.server.url()).model("other").start().await.unwrap();
-    tokio::time::timeout(LIMIT, consumer.until_usable("fake")).await.unwrap();
-    for _ in 0..2 {
-        world.burst(30).await;
-        let next_seq = world.is_true(&bridge).await["next_seq"].as_u64().unwrap();
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            let answer = consumer.match_tokens("fake", &[1, 2, 3]).unwrap();
-            let [replica] = answer.replicas.as_slice() else { panic!("{answer:?}") };
-            if replica.usable && replica.as_of.cursor.next_seq.0 == next_seq {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{answer:?}");
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-    assert!(other.index().query(&nothing("fake")).is_err(), "it was not asked to read that");
-    world.server.kill();
-    let deadline = Instant::now() + LIMIT;
-    while consumer.match_tokens("fake", &[]).unwrap().fallback.is_none() {
-        assert!(Instant::now() < deadline, "it vouches for what it cannot know");
-        tokio::time::sleep(LOOK).await;
-    }
-    consumer.stop().await;
-    other.stop().await;
-    world.end([bridge]);
-}
-
-fn nothing(model: &str) -> Query<'_> {
-    let prompt = Prompt::Tokens(&[]);
-    Query { model, prompt, lora: None, salt: None, accept: Trust::Exact, hints: false }
 }

@@ -195,6 +195,11 @@ impl Bridge {
         Bridge { child, address }
     }
 
+    /// Where it answers.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// One request; `None` when nobody answers.
     pub(crate) fn ask(&self, method: &str, path: &str) -> Option<(u16, String)> {
         self.send(method, path, "")

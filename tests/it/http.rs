@@ -124,3 +124,38 @@ fn a_gap_is_counted() {
     assert_eq!(counts(), (1, 1, 3));
     assert_eq!(bridge.metric("kvbridge_source_replays_total", "") % 2, 1);
 }
+
+#[test]
+fn the_page_and_all_that_it_names_are_served() {
+    let (_peer, bridge) = settled("http_page", &[], "");
+    let get = |path: &str| {
+        let response = bridge.block_on(bridge.client.get(format!("{}{path}", bridge.url)).send());
+        let response = response.unwrap();
+        assert_eq!(response.status().as_u16(), 200, "{path}");
+        let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
+        assert!(policy.starts_with("default-src 'self';"), "{policy}");
+        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+        assert_eq!(response.headers()["referrer-policy"], "no-referrer");
+        bridge.block_on(response.text()).unwrap()
+    };
+    let page = get("/");
+    let named: Vec<&str> = page.split('"').filter(|part| part.starts_with("/page/")).collect();
+    assert!(named.len() >= 3, "{page}");
+    named.into_iter().for_each(|path| assert!(!get(path).is_empty(), "{path}"));
+    let missing = bridge.block_on(bridge.client.get(format!("{}/page/x", bridge.url)).send());
+    assert_eq!(missing.unwrap().status().as_u16(), 404);
+}
+
+#[test]
+fn how_a_replica_stood_before_is_told() {
+    let (mut peer, bridge) = settled("http_changes", &["--withhold", "22,23,24"], "");
+    peer.publish(10);
+    bridge.reaches("exact", 30);
+    let replicas = |path: &str| serde_json::from_str::<Value>(&bridge.get(path)).unwrap();
+    let all = replicas("/v1/replicas?changes=true");
+    let changes = all["replicas"][0].list("changes");
+    let trusts: Vec<String> = changes.iter().map(|change| change.text("trust")).collect();
+    assert!(trusts.ends_with(&["exact", "none", "exact"].map(str::to_owned)), "{trusts:?}");
+    assert!(changes.is_sorted_by_key(|change| change["at"].as_u64()));
+    assert!(replicas("/v1/replicas")["replicas"][0].get("changes").is_none());
+}

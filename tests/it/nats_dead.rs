@@ -33,6 +33,52 @@ async fn left(context: &jetstream::Context) -> (usize, Option<u64>) {
     (count, moved_ms)
 }
 
+/// A bridge that was killed while it stored a view: chunks, and no object that has them.
+#[tokio::test]
+async fn chunks_of_an_upload_that_was_cut_off_are_deleted_and_no_others() {
+    const CHUNKS: &str = "$O.KVSNAP.C.cut0off";
+    let world = World::start("cut-off");
+    let context = world.server.jetstream().await;
+    let first = bridge(&world, "i:1");
+    world.burst(20).await;
+    world.is_true(&first).await;
+    world.until_stored(&first, 1).await;
+    assert_eq!(first.running.end(Some("-TERM")).0, 0);
+    for _ in 0..3 {
+        let sent = context.publish(CHUNKS, vec![7; 1_000].into()).await.unwrap();
+        sent.await.unwrap();
+    }
+    let sent_at = Clock::unix_ms();
+    let store = context.get_stream("OBJ_KVSNAP").await.unwrap();
+    let chunks = async || {
+        let subjects = store.info_with_subjects("$O.KVSNAP.C.>").await.unwrap();
+        subjects.try_collect::<Vec<_>>().await.unwrap()
+    };
+    assert!(chunks().await.iter().any(|(subject, count)| subject == CHUNKS && *count == 3));
+    // An upload that is under way is younger than that.
+    while Clock::unix_ms() < sent_at + RETENTION_MS + 500 {
+        tokio::time::sleep(LOOK).await;
+    }
+    let second = bridge(&world, "i:1");
+    world.burst(20).await;
+    world.is_true(&second).await;
+    let deadline = Instant::now() + LIMIT;
+    while chunks().await.iter().any(|(subject, _)| subject == CHUNKS) {
+        assert!(Instant::now() < deadline, "the chunks are left");
+        tokio::time::sleep(LOOK).await;
+    }
+    // Views have theirs.
+    world.until_stored(&second, 1).await;
+    let objects = context.get_object_store("KVSNAP").await.unwrap();
+    let listed: Vec<_> = objects.list().await.unwrap().try_collect().await.unwrap();
+    let left = chunks().await;
+    for info in listed {
+        let of_it = format!("$O.KVSNAP.C.{}", info.nuid);
+        assert!(left.iter().any(|(subject, _)| *subject == of_it), "{} has none", info.name);
+    }
+    world.end([second]);
+}
+
 #[tokio::test]
 async fn views_of_a_replica_that_is_no_more_are_deleted_by_another_of_its_model() {
     let world = World::start("dead");

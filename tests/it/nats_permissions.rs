@@ -16,7 +16,7 @@ const KEY: &str = "fake.i=3A1.0";
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn printed(more: &[&str]) -> String {
+pub(crate) fn printed(more: &[&str]) -> String {
     let mut command = kvbridge();
     command.args(["bus", "permissions", "--role", "bridge", "--role", "index", "--role", "viewer"]);
     let output = command.args(more).output().unwrap();
@@ -41,7 +41,7 @@ fn ask(world: &World, role: &str, args: &[&str]) -> (i32, String) {
 }
 
 /// What the server refused so far.
-fn refused(world: &World) -> Vec<String> {
+pub(crate) fn refused(world: &World) -> Vec<String> {
     let log = world.server.log();
     log.lines().filter(|line| line.contains("Violation")).map(str::to_owned).collect()
 }
@@ -84,7 +84,7 @@ async fn works(world: &World) -> [Program; 3] {
 }
 
 /// Publishes as the user of a role; what the server says to it.
-async fn publish(world: &World, role: &str, subject: &str) -> String {
+pub(crate) async fn publish(world: &World, role: &str, subject: &str) -> String {
     let (events_tx, mut events) = mpsc::channel(16);
     let user = (format!("kvbridge-{role}"), format!("secret-of-{role}"));
     let options = ConnectOptions::with_user_and_password(user.0, user.1);

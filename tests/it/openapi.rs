@@ -32,7 +32,9 @@ fn routed() -> BTreeSet<(String, String)> {
     let mut routes = BTreeSet::new();
     for entry in fs::read_dir(root().join("src/http")).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() || path.to_str().unwrap().ends_with("tests.rs") {
+        // The page is for people.
+        let is_page = path.ends_with("page.rs");
+        if is_page || path.is_dir() || path.to_str().unwrap().ends_with("tests.rs") {
             continue;
         }
         let text = fs::read_to_string(path).unwrap();
@@ -110,7 +112,7 @@ fn its_examples_fit_its_schemas() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 5, "one for each body");
+    assert_eq!(seen, 7, "one for each body");
 }
 
 /// A running process beside the document that speaks of it.
@@ -168,13 +170,25 @@ impl Documented {
     }
 }
 
+fn ask_jobs(it: &mut Documented, key: &str) {
+    let order = Some(json!({"replica": key, "timeout": "30s"}));
+    it.ask(("post", "/v1/resync"), "/v1/resync", order.clone());
+    it.ask(("post", "/v1/flush"), "/v1/flush", order);
+    it.ask(("post", "/v1/flush"), "/v1/flush", Some(json!({"model": "nobody's"})));
+    it.ask(("get", "/v1/jobs"), "/v1/jobs", None);
+    it.ask(("get", "/v1/jobs/2"), "/v1/jobs/{id}", None);
+    it.ask(("delete", "/v1/jobs/1"), "/v1/jobs/{id}", None);
+    it.ask(("delete", "/v1/jobs/7"), "/v1/jobs/{id}", None);
+}
+
 #[test]
 fn what_a_process_answers_is_as_documented() {
     let mut peer = Peer::play(&capture("0.32.0-basic"), &[]);
     let state = scratch("openapi_state");
     let config = format!(
         "[state]\ndir = {:?}\n[[sources]]\nengine = \"vllm\"\nmodel = \"m\"\ninstance = \"i\"\n\
-         endpoint = \"{}\"\nreplay = \"{}\"\npool_blocks = 1\n[view]\nblocks_max = 100000\n",
+         endpoint = \"{}\"\nreplay = \"{}\"\npool_blocks = 1\n[view]\nblocks_max = 100000\n\
+         [[sinks]]\npreset = \"vllm\"\nlisten = \"127.0.0.1:0\"\nreplay = \"127.0.0.1:0\"\n",
         state.to_str().unwrap(),
         peer.live(),
         peer.replay()
@@ -189,6 +203,7 @@ fn what_a_process_answers_is_as_documented() {
     for path in ["/healthz", "/readyz", "/metrics", "/v1/replicas", "/v1/sources", "/v1/events"] {
         it.ask(("get", path), path, None);
     }
+    it.ask(("get", "/v1/replicas?changes=true"), "/v1/replicas", None);
     // More blocks than the pool that was claimed: an alarm, with all that it says.
     until("an alarm", || {
         it.ask(("get", "/v1/alarms"), "/v1/alarms", None).contains("view").then_some(())
@@ -220,11 +235,14 @@ fn what_a_process_answers_is_as_documented() {
         json!({"name": "b", "engine": "vllm", "endpoint": "tcp://127.0.0.1:1", "model": "b"});
     it.ask(("post", "/v1/sources"), "/v1/sources", Some(source));
     it.ask(("get", "/v1/sources"), "/v1/sources", None);
+    let sinks = it.ask(("get", "/v1/sinks"), "/v1/sinks", None);
+    assert!(sinks.contains("listen"), "{sinks}");
     it.ask(("delete", "/v1/sources/b"), "/v1/sources/{name}", None);
     it.ask(("delete", "/v1/sources/b"), "/v1/sources/{name}", None);
     it.ask(("post", "/v1/config/reload"), "/v1/config/reload", None);
     let resync = format!("/v1/replicas/{key}/resync");
     it.ask(("post", &resync), "/v1/replicas/{key}/resync", None);
+    ask_jobs(&mut it, &key);
     for (name, data) in it.bridge.said() {
         let schema = match name.as_str() {
             "standing" => "Standing",

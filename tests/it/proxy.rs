@@ -1,6 +1,6 @@
-//! A TCP link between two processes that the test can stall and cut.
+//! A TCP link between two processes that the test can delay, stall and cut.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -13,6 +13,8 @@ use tokio::{
 pub(crate) enum Link {
     /// Passes everything on.
     Open,
+    /// Passes everything on, each piece so much later.
+    Delayed(Duration),
     /// Keeps connections and passes nothing on.
     Stalled,
     /// Has closed its connections and closes every new one.
@@ -73,9 +75,13 @@ async fn pass(
 ) {
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = from.read(&mut bytes).await {
-        if link.wait_for(|link| *link != Link::Stalled).await.is_err()
-            || to.write_all(&bytes[..read]).await.is_err()
-        {
+        let Ok(now) = link.wait_for(|link| *link != Link::Stalled).await.map(|link| *link) else {
+            return;
+        };
+        if let Link::Delayed(time) = now {
+            tokio::time::sleep(time).await;
+        }
+        if to.write_all(&bytes[..read]).await.is_err() {
             return;
         }
     }

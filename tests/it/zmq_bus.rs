@@ -103,7 +103,42 @@ async fn a_journal_that_wrapped_is_replaced_by_a_snapshot() {
     world.is_true().await;
     assert!(world.fact("truncated").await >= 1);
     assert!(world.fact("installed").await >= 2);
+    assert!(world.metric(&world.index, &broke("retention_passed")).await >= 1);
+    assert_eq!(world.metric(&world.index, &broke("reset")).await, 0);
+    until_rings(&world, "bus_retention_passed").await;
     world.end();
+}
+
+#[tokio::test]
+async fn a_journal_that_is_lost_is_told_and_the_index_goes_on() {
+    let mut world = World::start("zmq-lost", "").await;
+    world.burst(50).await;
+    world.is_true().await;
+    world.bridge.end();
+    std::fs::remove_dir_all(world.bridge.folder.join("state/bus")).unwrap();
+    world.bridge.run();
+    // The index asks when it is connected again, before there is anything to be read.
+    until_rings(&world, "bus_reset").await;
+    assert!(world.metric(&world.index, &broke("reset")).await >= 1);
+    world.burst(30).await;
+    world.is_true().await;
+    assert_eq!(world.metric(&world.index, &broke("retention_passed")).await, 0);
+    world.end();
+}
+
+fn broke(reason: &str) -> String {
+    format!("kvbridge_bus_log_breaks_total{{replica=\"{KEY}\",reason=\"{reason}\"}}")
+}
+
+async fn until_rings(world: &World, alarm: &str) {
+    let (url, named) = (format!("{}/v1/alarms", world.index.url), format!("\"alarm\":\"{alarm}\""));
+    for _ in 0..3000 {
+        if world.get(&url).await.is_some_and(|text| text.contains(&named)) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{alarm} does not ring: {:?}", world.get(&url).await);
 }
 
 #[tokio::test]

@@ -188,6 +188,21 @@ impl Faults {
         self.rates[fault as usize] = rate;
     }
 
+    /// None but one kind, as often as a run ever has it, and those without which it has no
+    /// opportunity: what is asked for again after a loss, and for some a restart.
+    pub(crate) fn only(&mut self, kind: Fault) {
+        self.rates = [0; Fault::COUNT];
+        self.set(Fault::Drop, 200);
+        if matches!(kind, Fault::RestartAligned | Fault::Straggler) {
+            self.set(Fault::Restart, 30);
+        }
+        if matches!(kind, Fault::ClockJump | Fault::OtherDecoder) {
+            self.set(Fault::BridgeRestart, 20);
+        }
+        let known = Fault::HOP.iter().chain(&Fault::BUS).find(|(fault, _)| *fault == kind);
+        self.set(kind, known.map_or(75, |(_, most)| *most));
+    }
+
     pub(crate) fn has(&self, fault: Fault) -> bool {
         self.rates[fault as usize] > 0
     }
@@ -237,6 +252,11 @@ impl Counts {
         let kinds = Fault::HOP.iter().chain(&Fault::BUS).map(|(fault, _)| *fault);
         let kinds = kinds.chain([Fault::Stolen, Fault::ProcessRestart]);
         kinds.map(|fault| (fault, self.0[fault as usize])).filter(|(_, count)| *count > 0)
+    }
+
+    /// How often one kind struck.
+    pub(crate) fn of(&self, fault: Fault) -> u64 {
+        self.0[fault as usize]
     }
 
     /// Each single one.

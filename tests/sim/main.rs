@@ -11,6 +11,7 @@ mod faults;
 mod invariants;
 mod link;
 mod radix;
+mod repairs;
 mod restart;
 mod rng;
 mod shrink;
@@ -25,8 +26,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use faults::{Counts, Strike};
+use faults::{Counts, Fault, Strike};
 use kvbridge::recovery::Planted;
+use repairs::Repairs;
 use world::World;
 
 /// Runs a seed; an assertion of the machine counts as a violation like any other.
@@ -97,13 +99,15 @@ fn report(seed: u64, world: &World, why: &str) -> String {
 #[test]
 fn fixed_seeds_are_safe_and_live() {
     let seeds = env("KVBRIDGE_SIM_SEEDS").unwrap_or(400);
-    let (mut faults, mut steps) = (Counts::default(), 0);
+    let (mut faults, mut repairs, mut steps) = (Counts::default(), Repairs::default(), 0);
     for seed in 0..seeds {
         let world = must_hold(seed);
         faults.add(&world.faults.struck());
+        repairs.add(&world.repairs);
         steps += world.trace.len();
     }
     println!("{seeds} seeds, {steps} trace lines, {faults}");
+    println!("{}\n| all | {} | {} |", repairs::HEAD, faults.total(), repairs.cells());
     assert!(faults.total() > seeds * 10, "a swarm without faults proves nothing");
 }
 
@@ -112,6 +116,15 @@ fn fixed_seeds_are_safe_and_live() {
 fn fresh_seeds_are_safe_and_live() {
     let first = RandomState::new().build_hasher().finish() >> 1;
     for seed in first..first + env("KVBRIDGE_SIM_FRESH").unwrap_or(60) {
+        must_hold(seed);
+    }
+}
+
+/// Seeds that found something: a life that closed its own name, and a view of a source that is
+/// drained which served a second process in another life.
+#[test]
+fn seeds_that_failed_once_hold() {
+    for seed in [1_001_281, 1_001_803] {
         must_hold(seed);
     }
 }
@@ -145,6 +158,31 @@ fn survey() {
         }
     }
     println!("{failed} of {seeds} fail");
+}
+
+/// What each kind of fault costs by itself: `KVBRIDGE_SIM_KINDS=500 … kind_by_kind -- --nocapture`
+/// prints a table of so many runs of each.
+#[test]
+fn kind_by_kind() {
+    let Some(seeds) = env("KVBRIDGE_SIM_KINDS") else { return };
+    println!("{}", repairs::HEAD);
+    for kind in
+        Fault::HOP.iter().map(|(fault, _)| *fault).chain([Fault::Stolen, Fault::ProcessRestart])
+    {
+        let (mut struck, mut repairs) = (0, Repairs::default());
+        for seed in 0..seeds {
+            let mut world = World::new(seed, None, BTreeSet::new());
+            world.faults.only(kind);
+            if let Err(why) = world.run() {
+                panic!("seed {seed} with {kind:?} alone: {why}");
+            }
+            struck += world.faults.struck().of(kind);
+            repairs.add(&world.repairs);
+        }
+        if struck > 0 {
+            println!("| `{kind:?}` | {struck} | {} |", repairs.cells());
+        }
+    }
 }
 
 #[test]

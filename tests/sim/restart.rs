@@ -63,6 +63,14 @@ impl World {
         }
     }
 
+    /// What was kept of a source that is drained serves one process, and none in another life. (To
+    /// write a new life takes the program up to a second: docs/specs/recovery.md 7.6.)
+    pub(crate) fn spend_kept(&mut self) {
+        if self.engine.profile.drained {
+            self.disk.kept.clear();
+        }
+    }
+
     fn restart_process(&mut self) {
         // How old the file is that was found; the newer ones were never written.
         let count = self.disk.kept.len() as u64;
@@ -91,7 +99,9 @@ impl World {
                 self.recovery = Recovery::new(Settings { epoch_floor: floor, ..settings });
             }
         }
+        self.spend_kept();
         self.trust = TierTrust::default();
+        self.repairs.announced(self.now, self.trust.device);
         self.reason = TrustReason::Detached;
         self.forget_answers();
         // Who watches knows what this process was told, not what an earlier one was.

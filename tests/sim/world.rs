@@ -17,6 +17,7 @@ use crate::{
     invariants::Violation,
     link::{AnswerLink, LiveLink},
     radix::Bare,
+    repairs::Repairs,
     restart::Disk,
     rng::Rng,
     source::{capabilities, profile},
@@ -79,6 +80,7 @@ pub(crate) struct World {
     unreadable: BTreeMap<Seq, u32>,
     pub(crate) witness: Witness,
     pub(crate) bare: Bare,
+    pub(crate) repairs: Repairs,
 }
 
 impl World {
@@ -127,6 +129,7 @@ impl World {
             unreadable: BTreeMap::new(),
             witness: Witness::default(),
             bare: Bare::default(),
+            repairs: Repairs::default(),
         }
     }
 
@@ -179,7 +182,11 @@ impl World {
             assert!(guard < 50, "deadlines do not move on");
         }
         // Between steps only time passes; a lease that runs out is a step too.
-        if std::mem::take(&mut self.stepped) { self.check_safety() } else { Ok(()) }
+        if !std::mem::take(&mut self.stepped) {
+            return Ok(());
+        }
+        self.repairs.looked();
+        self.check_safety()
     }
 
     fn engine_turn(&mut self) {
@@ -306,8 +313,8 @@ impl World {
             Action::RequestSnapshot { attempt, .. } => self.serve_snapshot(attempt),
             Action::CancelRequest => (),
             Action::Announce { trust, reason } => {
-                self.trust = trust;
-                self.reason = reason;
+                self.repairs.announced(self.now, trust.device);
+                (self.trust, self.reason) = (trust, reason);
             }
             Action::Record(fact) => {
                 match fact {
@@ -326,6 +333,7 @@ impl World {
                     Fact::NewEpoch(_) | Fact::ResyncAsked => {
                         self.gave_up = false;
                         self.unreadable.clear();
+                        self.spend_kept();
                     }
                     Fact::Truncated(_) => {
                         self.gave_up = true;
@@ -351,7 +359,7 @@ impl World {
             Action::Record(Fact::Undecodable(_)) => {
                 !self.engine.profile.unproven && self.view.snapshot().is_empty()
             }
-            Action::Record(fact) => matches!(fact, Fact::Replayed | Fact::Flushed),
+            Action::Record(fact) => matches!(fact, Fact::Replayed | Fact::Flushed(_)),
             _ => false,
         }
     }
@@ -381,7 +389,12 @@ impl World {
 }
 
 pub(crate) fn view_settings() -> ViewSettings {
-    ViewSettings { projection: Projection::Last8, removal: Removal::PerCopy, orphans_max: 10_000 }
+    ViewSettings {
+        projection: Projection::Last8,
+        removal: Removal::PerCopy,
+        orphans_max: 10_000,
+        describes: false,
+    }
 }
 
 /// An input in one short word; a batch by its seq alone.

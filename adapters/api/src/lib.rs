@@ -12,6 +12,7 @@ mod event;
 mod hash_chain;
 mod knobs;
 mod metrics;
+pub mod prometheus;
 #[cfg(feature = "source")]
 mod source;
 mod told;

@@ -35,6 +35,8 @@ pub struct RankStream {
     pub endpoint: String,
     /// Where its journal answers.
     pub replay: Option<String>,
+    /// Where it says all that it holds.
+    pub snapshot: Option<String>,
     /// What its topics begin with.
     pub topic: String,
 }

@@ -29,7 +29,8 @@ pub trait Harness: Send + Sized {
     /// as they are (a line break in a protocol of lines), as near to them as it can.
     async fn publish_bytes(&mut self, seq: u64, bytes: &[u8]);
 
-    /// Ends every connection. The engine goes on and takes new ones.
+    /// Ends every connection, while something may be under way. The engine goes on and takes new
+    /// ones.
     async fn cut(&mut self);
 
     /// Another process in the place of this one: nothing journaled, numbers from 0, the same

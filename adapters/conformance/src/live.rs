@@ -33,8 +33,9 @@ pub async fn no_batch_is_invented_or_left_out<H: Harness>() {
             engine.publish(seq).await;
         }
         expect_live(&mut *source, 0..2).await;
-        let (before, _) = until_live(&mut *source).await;
-        assert!(!before.is_empty(), "three batches are missing, and nothing was told of it");
+        let (before, seq) = until_live(&mut *source).await;
+        let is_told = !before.is_empty() || seq > 2;
+        assert!(is_told, "three batches are missing, and nothing was told of it");
         return;
     }
     let sent = [0, 1, 5, 5, 2, 9];
@@ -81,7 +82,8 @@ fn told_of_break(before: &[Said], continuity: Continuity) {
     let at = |said: &Said| before.iter().position(|it| it == said);
     let broke = at(&Said::Detached).or_else(|| at(&Said::Restarted));
     assert!(broke.is_some(), "the connection is a new one, and was told of as {before:?}");
-    assert!(at(&Said::Attached) > at(&Said::Detached), "{before:?}");
+    let detached = at(&Said::Detached);
+    assert!(detached.is_none() || at(&Said::Attached) > detached, "{before:?}");
 }
 
 /// Between two batches that do not follow each other stands one Overflowed, and nowhere else; and

@@ -32,7 +32,8 @@ pub(crate) enum Part {
 /// An engine, and a source of it that is connected.
 pub(crate) async fn connected<H: Harness>(journal: bool, queue: usize) -> (H, Box<dyn Source>) {
     let mut engine = H::start(journal).await;
-    let source = engine.open(queue).await;
+    let mut source = engine.open(queue).await;
+    source.begin(None);
     soon("a reader", engine.read()).await;
     (engine, source)
 }

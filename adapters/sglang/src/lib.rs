@@ -19,6 +19,7 @@
 mod block_hash;
 mod capabilities;
 mod knobs;
+mod metrics;
 mod normalize;
 pub mod server_info;
 mod snapshot;
@@ -35,6 +36,7 @@ pub use knobs::KNOBS;
 pub use kvbridge_adapters_msgpack::{
     BodyError, Decoded, DecodedBatch, EventFault, FrameError, Limits, LostKind, Reason, limits,
 };
+pub use metrics::read_metrics;
 pub use server_info::{ServerInfo, ServerInfoError};
 pub use snapshot::{
     CHUNK_HASHES_MAX, CHUNK_RECORDS_MAX, RECORD_HASHES_MAX, SNAPSHOT_RECORDS_MAX, SNAPSHOT_REQUEST,

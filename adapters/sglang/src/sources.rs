@@ -13,10 +13,14 @@ const OWN_FIELDS: [&str; 2] = ["page_size", "speculative_algorithm"];
 pub fn read_sources(body: &[u8]) -> Result<EventSources, SourcesFault> {
     let info = server_info::read(body).map_err(|error| fault(body, &error))?;
     let streams = (0..info.dp_size).map(|rank| {
+        let beside = |base: &Option<EndpointBase>| {
+            base.as_ref().map(|base| endpoint(base, rank)).transpose()
+        };
         Ok(RankStream {
             rank,
             endpoint: endpoint(&info.live, rank)?,
-            replay: info.replay.as_ref().map(|replay| endpoint(replay, rank)).transpose()?,
+            replay: beside(&info.replay)?,
+            snapshot: beside(&info.snapshot)?,
             topic: info.topic.clone(),
         })
     });
@@ -64,7 +68,8 @@ mod tests {
         let body = br#"{"served_model_name": "llama", "page_size": 16, "kv_events": {
             "publisher": "zmq", "endpoint_host": "*", "endpoint_port_base": 5657,
             "topic": "kv@sgl", "block_size": 16, "dp_size": 2,
-            "replay_endpoint_port_base": 5757}}"#;
+            "replay_endpoint_port_base": 5757, "snapshot_endpoint_host": "10.0.0.9",
+            "snapshot_endpoint_port_base": 5857}}"#;
         let read = read_sources(body).expect("sources");
         assert_eq!(read.model.as_deref(), Some("llama"));
         let Streams::Published(streams) = read.streams else { panic!("published") };
@@ -79,6 +84,8 @@ mod tests {
                 (1, "tcp://*:5658", Some("tcp://*:5758"), "kv@sgl"),
             ]
         );
+        let snapshots: Vec<_> = streams.iter().map(|it| it.snapshot.as_deref()).collect();
+        assert_eq!(snapshots, [Some("tcp://10.0.0.9:5857"), Some("tcp://10.0.0.9:5858")]);
         let v6 = br#"{"kv_events": {"publisher": "zmq", "endpoint_host": "::",
             "endpoint_port_base": 1, "block_size": 16}}"#;
         let Streams::Published(streams) = read_sources(v6).expect("sources").streams else {

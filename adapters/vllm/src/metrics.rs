@@ -1,11 +1,11 @@
 //! PURE. The few lines of vLLM's `/metrics` that matter here. Total: what cannot be read is absent.
 
-use std::{str::FromStr, time::Duration};
+use std::str::FromStr;
 
-use kvbridge_adapters_api::EngineMetrics;
-
-/// Start of the process that answers, of Prometheus clients in every language.
-const STARTED: &str = "process_start_time_seconds";
+use kvbridge_adapters_api::{
+    EngineMetrics,
+    prometheus::{PROCESS_STARTED, Sample, add, samples},
+};
 
 /// The cache's layout, in labels.
 const CACHE: &str = "vllm:cache_config_info";
@@ -27,16 +27,12 @@ const RANK: &str = "engine";
 /// The figures of one rank in a Prometheus text. Memory does not depend on what the text says.
 pub fn read_metrics(text: &[u8], rank: u32) -> EngineMetrics {
     let mut metrics = EngineMetrics::default();
-    for line in text.split(|byte| *byte == b'\n') {
-        let Some(sample) = std::str::from_utf8(line).ok().and_then(sample) else { continue };
-        if !sample.is_of(rank) {
-            continue;
-        }
+    for sample in samples(text).filter(|sample| sample.is_of(RANK, rank)) {
         match sample.name {
-            STARTED => metrics.started_ms = sample.span().and_then(millis),
+            PROCESS_STARTED => metrics.started_ms = sample.moment_ms(),
             CACHE => {
-                metrics.pool_blocks = number(sample.labels, POOL).or(metrics.pool_blocks);
-                metrics.block_size = number(sample.labels, SIZE).or(metrics.block_size);
+                metrics.pool_blocks = number(&sample, POOL).or(metrics.pool_blocks);
+                metrics.block_size = number(&sample, SIZE).or(metrics.block_size);
             }
             REQUESTS => add(&mut metrics.request_count, &sample),
             QUERIES => add(&mut metrics.queried_tokens, &sample),
@@ -47,92 +43,9 @@ pub fn read_metrics(text: &[u8], rank: u32) -> EngineMetrics {
     metrics
 }
 
-fn add(sum: &mut Option<u64>, sample: &Sample<'_>) {
-    if let Some(count) = sample.span() {
-        *sum = Some(sum.unwrap_or(0).saturating_add(count.as_secs()));
-    }
-}
-
-/// One line: `name{labels} value [time]`.
-struct Sample<'a> {
-    name: &'a str,
-    labels: &'a str,
-    value: &'a str,
-}
-
-fn sample(line: &str) -> Option<Sample<'_>> {
-    let (name, rest) = match line.find(['{', ' ']) {
-        Some(at) => line.split_at_checked(at)?,
-        None => return None,
-    };
-    let (labels, rest) = match rest.strip_prefix('{') {
-        Some(rest) => rest.split_at_checked(labels_end(rest)?)?,
-        None => ("", rest),
-    };
-    let value = rest.trim_start_matches('}').split_ascii_whitespace().next()?;
-    Some(Sample { name, labels, value })
-}
-
-/// Where the labels end: a brace outside of quotes.
-fn labels_end(text: &str) -> Option<usize> {
-    let (mut quoted, mut escaped) = (false, false);
-    text.char_indices().find_map(|(at, c)| {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' if quoted => escaped = true,
-            '"' => quoted = !quoted,
-            '}' if !quoted => return Some(at),
-            _ => (),
-        }
-        None
-    })
-}
-
-impl Sample<'_> {
-    fn is_of(&self, rank: u32) -> bool {
-        label(self.labels, RANK).is_none_or(|of| of.parse() == Ok(rank))
-    }
-
-    /// The value as a span of seconds: whole numbers and times without a cast from a float, and
-    /// nothing below 0, not a number or beyond all bounds.
-    fn span(&self) -> Option<Duration> {
-        Duration::try_from_secs_f64(self.value.parse().ok()?).ok()
-    }
-}
-
-fn millis(span: Duration) -> Option<u64> {
-    u64::try_from(span.as_millis()).ok().filter(|ms| *ms > 0)
-}
-
 /// The engine says so in a label, or `None` before it knows.
-fn number<N: FromStr + PartialOrd + From<u8>>(labels: &str, name: &str) -> Option<N> {
-    label(labels, name)?.parse().ok().filter(|number| *number > N::from(0))
-}
-
-/// A label's value as it is written. Those read here have no escapes.
-fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
-    let mut rest = labels;
-    loop {
-        let (key, after) = rest.split_once("=\"")?;
-        let (value, after) = after.split_at_checked(value_end(after)?)?;
-        if key.trim_start_matches([',', ' ']) == name {
-            return Some(value);
-        }
-        rest = after.strip_prefix('"')?;
-    }
-}
-
-fn value_end(text: &str) -> Option<usize> {
-    let mut escaped = false;
-    text.char_indices().find_map(|(at, c)| {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' => return Some(at),
-            _ => (),
-        }
-        None
-    })
+fn number<N: FromStr + PartialOrd + From<u8>>(sample: &Sample<'_>, name: &str) -> Option<N> {
+    sample.label(name)?.parse().ok().filter(|number| *number > N::from(0))
 }
 
 #[cfg(test)]

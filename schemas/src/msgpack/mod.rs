@@ -2,8 +2,10 @@
 
 mod cursor;
 mod narrow;
+mod pen;
 
 pub use cursor::Cursor;
+pub use pen::Pen;
 
 /// Why a value could not be read. A name; no value of the wire is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]

@@ -6,11 +6,16 @@ use kvbridge_adapters_api::AnswerPart;
 use kvbridge_adapters_zmq::{Exchange, FrameError, Multipart, Next, Turn};
 use kvbridge_schemas::{Cursor, Epoch, ReplicaKey, Seq, SnapshotHeader, SnapshotRecord, codec};
 
-use super::wire::{Answer, Query, Refusal, ReplayAnswer, read_answer, write_query};
+use super::{
+    breaks::Ends,
+    wire::{Answer, Query, Refusal, ReplayAnswer, read_answer, write_query},
+};
 
 /// Part of the answer to a reader of one replica's log.
 #[derive(Debug)]
 pub(super) enum Part {
+    /// What the journal has, ahead of each part of a replay.
+    Ends(Ends),
     /// One message of the journal, as it was published.
     Message { epoch: Epoch, seq: Seq, payload: Bytes },
     /// The journal no longer holds the start, by its own first seq.
@@ -85,10 +90,11 @@ impl Exchange for ReplayOf {
         let ReplayAnswer { epoch, first, next: next_seq, after, messages } = answer;
         let asked_of_it = self.epoch == epoch || self.epoch == Epoch(0);
         let end = Cursor { epoch, next_seq };
+        let ends = Part::Ends(Ends { epoch, first, next: next_seq });
         if messages.is_empty() && asked_of_it && self.first < first {
             // A reader asks from some batches below where it stands: one that stands at the end
             // misses nothing, although those are kept no longer.
-            let parts = vec![(Part::Continues(end), 0), (Part::Truncated, 0)];
+            let parts = vec![(ends, 0), (Part::Continues(end), 0), (Part::Truncated, 0)];
             return Ok(Turn { parts, next: Next::Done });
         }
         let last = messages.last().map(|(seq, _)| *seq);
@@ -105,7 +111,7 @@ impl Exchange for ReplayOf {
             let bytes = payload.len();
             (Part::Message { epoch, seq, payload }, bytes)
         });
-        let mut parts: Vec<_> = parts.collect();
+        let mut parts: Vec<_> = std::iter::once((ends, 0)).chain(parts).collect();
         if after == 0 && epoch > Epoch(0) {
             parts.push((Part::Continues(end), 0));
         }
@@ -228,10 +234,10 @@ mod tests {
     fn a_lost_start_is_told_by_the_journals_first_seq_alone() {
         assert_eq!(hear(&mut replay(7, 3), answer(7, 5, 0, &[])).unwrap().1, "truncated");
         // The life is another one: its messages say so.
-        assert_eq!(hear(&mut replay(7, 3), answer(8, 5, 0, &[5])).unwrap(), (2, "done".into()));
+        assert_eq!(hear(&mut replay(7, 3), answer(8, 5, 0, &[5])).unwrap(), (3, "done".into()));
         // A reset that covers the seq begins below it, and is in the answer.
-        assert_eq!(hear(&mut replay(7, 3), answer(7, 0, 0, &[0])).unwrap(), (2, "done".into()));
-        assert_eq!(hear(&mut replay(7, 3), answer(0, 0, 0, &[])).unwrap(), (0, "done".into()));
+        assert_eq!(hear(&mut replay(7, 3), answer(7, 0, 0, &[0])).unwrap(), (3, "done".into()));
+        assert_eq!(hear(&mut replay(7, 3), answer(0, 0, 0, &[])).unwrap(), (1, "done".into()));
     }
 
     #[test]
@@ -241,7 +247,7 @@ mod tests {
             let turn = replay(7, first).hear(write_answer(9, &lost), 1024).unwrap();
             let end = Cursor { epoch: Epoch(7), next_seq: Seq(99) };
             let said = matches!(&turn.parts[..],
-                [(Part::Continues(at), _), (Part::Truncated, _)] if *at == end);
+                [(Part::Ends(_), _), (Part::Continues(at), _), (Part::Truncated, _)] if *at == end);
             assert!(said, "{turn:?}");
         }
     }
@@ -262,7 +268,7 @@ mod tests {
     fn a_long_answer_is_asked_for_part_by_part_and_moves_on() {
         let mut of = replay(7, 3);
         let (count, next) = hear(&mut of, answer(7, 0, 12, &[3, 4])).unwrap();
-        assert_eq!(count, 2);
+        assert_eq!(count, 3);
         assert!(next.contains("first: Seq(4), after: 12"), "{next}");
         assert!(hear(&mut of, answer(7, 0, 12, &[5])).is_err());
         assert!(hear(&mut of, answer(7, 0, 13, &[])).is_err());

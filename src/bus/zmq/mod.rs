@@ -8,6 +8,7 @@
 
 mod answers;
 mod asking;
+mod breaks;
 mod directory;
 pub mod journal;
 mod published;
@@ -253,13 +254,14 @@ impl Bus for ZmqBus {
         &self,
         replica: &Replica,
         removal: Removal,
-        _signs: &Arc<Signs>,
+        signs: &Arc<Signs>,
     ) -> Option<Box<dyn Source>> {
         let key = replica.key();
         let place = self.directory.place(&key)?;
         let counters = Arc::new(Counters::default());
         let said = (self.vouches.clone(), self.beat);
-        let source = LogSource::open(replica.clone(), &place, removal, said, Arc::clone(&counters));
+        let told = (Arc::clone(&counters), Arc::clone(signs));
+        let source = LogSource::open(replica.clone(), &place, removal, said, told);
         let sockets = SourceMetrics::register(&key, counters);
         self.read().insert(key, sockets);
         Some(Box::new(source))

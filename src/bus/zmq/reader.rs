@@ -21,10 +21,12 @@ use tracing::debug;
 
 use super::{
     asking::{Part, ReplayOf, SnapshotOf, no_replay},
+    breaks::{Breaks, Broke, Ends},
     wire::Refusal,
 };
 use crate::{
     bus::VouchWatch,
+    pipeline::Signs,
     shared_log::{FORMAT, batch_of, log_capabilities},
     telemetry::BusReadMetrics,
 };
@@ -55,6 +57,8 @@ pub(super) struct LogSource {
     /// What the bridge says of it.
     upstream: watch::Receiver<Upstream>,
     metrics: BusReadMetrics,
+    breaks: Breaks,
+    signs: Arc<Signs>,
 }
 
 impl LogSource {
@@ -64,7 +68,7 @@ impl LogSource {
         place: &Place,
         removal: Removal,
         (vouches, beat): (VouchWatch, Duration),
-        counters: Arc<Counters>,
+        (counters, signs): (Arc<Counters>, Arc<Signs>),
     ) -> LogSource {
         let key = replica.key();
         let mut subscribe = SubscribeSettings::new(Link::Connect(place.live.clone()));
@@ -86,8 +90,25 @@ impl LogSource {
             vouches,
             upstream,
             metrics: BusReadMetrics::register(&key),
+            breaks: Breaks::default(),
+            signs,
             replica,
             key,
+        }
+    }
+
+    /// What an answer shows of the journal it is from.
+    fn note_breaks(&mut self, ends: Ends) {
+        match self.breaks.told(ends) {
+            Some(Broke::Reset) => {
+                self.metrics.log_reset.increment(1);
+                self.signs.log_was_reset();
+            }
+            Some(Broke::RetentionPassed) => {
+                self.metrics.retention_passed.increment(1);
+                self.signs.retention_has_passed();
+            }
+            None => (),
         }
     }
 
@@ -140,10 +161,15 @@ impl LogSource {
                 self.vouches.said(&envelope);
                 None
             }
-            Ok(envelope) => Some(readable(envelope, payload)),
+            Ok(envelope) => {
+                let batch = readable(envelope, payload);
+                self.breaks.delivered(epoch, seq, batch.next_seq());
+                Some(batch)
+            }
             Err(why) => {
                 debug!(replica = %self.key, %epoch, %seq, reason = why, "message not read");
                 self.metrics.unreadable(why);
+                self.breaks.delivered(epoch, seq, seq.plus(1));
                 Some(unreadable(epoch, seq, payload))
             }
         }
@@ -165,6 +191,10 @@ impl LogSource {
 
     fn answer(&mut self, attempt: Attempt, heard: Heard<Part>) -> Option<Delivery> {
         let part = match heard {
+            Heard::Part(Part::Ends(ends)) => {
+                self.note_breaks(ends);
+                return None;
+            }
             Heard::Part(Part::Message { epoch, seq, payload }) => {
                 AnswerPart::Batch(self.batch(epoch, seq, &payload)?)
             }
@@ -202,6 +232,7 @@ impl LogSource {
 
     fn intro(&mut self, header: &SnapshotHeader) -> SnapshotIntro {
         self.epoch = self.epoch.max(header.epoch);
+        self.breaks.delivered(header.epoch, Seq(0), header.resume_seq);
         let host = header.state.as_ref().map_or(header.trust, |state| state.host);
         SnapshotIntro {
             epoch: Some(header.epoch),
@@ -281,6 +312,7 @@ impl Source for LogSource {
         let key = self.key.clone();
         match request {
             SourceRequest::Replay { attempt, start_seq: first } => {
+                self.breaks.asks();
                 self.asks.start(attempt, ReplayOf { key, epoch: self.epoch, first, after: 0 });
             }
             // There are no stored snapshots to be named: a fresh one is newer than any.

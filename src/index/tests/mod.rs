@@ -3,6 +3,7 @@
 mod against_oracle;
 mod contract;
 mod peers;
+mod shared_tree;
 mod speculation;
 
 use kvbridge_schemas::{Cursor, Epoch, Event, Replica, Seq, TierTrust, Trust};

@@ -286,3 +286,67 @@ fn replay_busy() {
         "#]],
     );
 }
+
+/// Of two bridges that take turns the former one was frozen with batches 2 to 4 in its hands, and
+/// the next one said that they were lost. Behind that word they are old news: nothing is applied
+/// twice.
+// spec: lives 5.5
+#[test]
+fn late_batches_behind_the_reset_that_covers_them() {
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7",
+        "live 2x@7; live 5@7; live 2@7; live 3@7; live 4@7; live 6@7",
+        expect![[r#"
+            record reset
+            announce none (history_lost)
+            clear 7 Unproven
+            announce lower_bound (history_lost)
+            apply 5
+            record duplicate
+            record duplicate
+            record duplicate
+            apply 6
+        "#]],
+    );
+}
+
+/// They came first, so nothing was lost to this reader: the reset is behind it.
+// spec: lives 5.5
+#[test]
+fn late_batches_ahead_of_the_reset_that_covers_them() {
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7",
+        "live 2@7; live 3@7; live 4@7; live 2x@7; live 5@7",
+        expect![[r#"
+            apply 2
+            apply 3
+            apply 4
+            record duplicate
+            apply 5
+        "#]],
+    );
+}
+
+/// The reset came between them: what follows it counts, what it covers is gone.
+// spec: lives 5.5
+#[test]
+fn late_batches_on_both_sides_of_the_reset_that_covers_them() {
+    check(
+        with_epoch(),
+        "attach; live 0@7; live 1@7",
+        "live 2@7; live 2x@7; live 3@7; live 5@7; live 4@7; live 6@7",
+        expect![[r#"
+            apply 2
+            record reset
+            announce none (history_lost)
+            clear 7 Unproven
+            announce lower_bound (history_lost)
+            record duplicate
+            apply 5
+            record duplicate
+            apply 6
+        "#]],
+    );
+}

@@ -120,3 +120,50 @@ fn rollback_is_not_told_by_an_unproven_connection() {
         "#]],
     );
 }
+
+/// A number of an earlier connection says that it went back, in the life that the wire names: what
+/// that life says next is not of a closed one.
+// spec: recovery 2.8
+#[test]
+fn a_rollback_within_a_named_life_leaves_its_name_open() {
+    check(
+        vllm_like(),
+        "attach; live 15 of a; detach; attach; wait 1000; batch 0c of b; end; batch 0c of b; end",
+        "live 1 of b; live 2 of b",
+        expect![[r#"
+            record rollback
+            announce none (new_epoch)
+            record new_epoch
+            clear 1000 NewEpoch
+            record joined_late
+            request_replay 0
+        "#]],
+    );
+}
+
+/// The same seq twice with other bytes, both under one name.
+// spec: recovery 2.8
+#[test]
+fn a_digest_mismatch_within_a_named_life_leaves_its_name_open() {
+    check(
+        vllm_like(),
+        "attach; live 0 of a; live 1 of a",
+        "live 1b of a; batch 0 of a; batch 1b of a; end; live 2 of a",
+        expect![[r#"
+            record digest_mismatch
+            announce none (new_epoch)
+            record new_epoch
+            clear 2 NewEpoch
+            record joined_late
+            request_replay 0
+            apply 0
+            apply 1
+            record replayed
+            cancel
+            record duplicate
+            announce exact (contiguous)
+            record stale_answer
+            apply 2
+        "#]],
+    );
+}

@@ -3,6 +3,7 @@
 mod bridge;
 mod drained;
 mod engine;
+mod founding_bug;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -47,9 +47,12 @@ async fn a_tp_rank_that_restarts_behind_a_live_leader_is_a_new_epoch() {
 #[tokio::test]
 async fn the_pool_that_the_engine_tells_bounds_the_view() {
     let metrics = |http: &str| vec!["--metrics".to_owned(), format!("{http}/metrics")];
-    // With its host tier the engine holds far more than two pools of its device.
-    let pair = Pair::start_with("--blocks 32 --host-blocks 256", metrics).await;
-    let status = pair.until("over its limit", |status| status.reason == "over_limit").await;
-    assert_eq!(status.trust, "none");
-    pair.end();
+    for engine in ["vllm", "sglang"] {
+        // With its host tier the engine holds far more than two pools of its device.
+        let pair = Pair::begin(engine, "--blocks 32 --host-blocks 256", metrics);
+        pair.burst(3).await;
+        let status = pair.until("over its limit", |status| status.reason == "over_limit").await;
+        assert_eq!(status.trust, "none", "{engine}");
+        pair.end();
+    }
 }

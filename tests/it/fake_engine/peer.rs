@@ -26,11 +26,11 @@ pub(crate) type Block = (String, String, Option<u64>, u64);
 pub(crate) struct Pair {
     fake: Running,
     bridge: Running,
-    fake_url: String,
-    replica_url: String,
+    pub(crate) fake_url: String,
+    pub(crate) replica_url: String,
     /// The one that is looked at.
     rank: u32,
-    client: reqwest::Client,
+    pub(crate) client: reqwest::Client,
     /// What the bridge is started with.
     run: Vec<String>,
     state: Option<PathBuf>,
@@ -97,7 +97,7 @@ impl Pair {
         Pair::join(engine, fake, source, None)
     }
 
-    fn join(
+    pub(crate) fn join(
         engine: &str,
         (fake, ports): (Running, Value),
         source: impl Fn(&str) -> Vec<String>,
@@ -127,6 +127,13 @@ impl Pair {
             run,
             state,
         }
+    }
+
+    /// The bridge is killed, and another one starts behind what happens meanwhile.
+    pub(crate) async fn kill_and_start(&mut self, meanwhile: impl AsyncFnOnce(&Pair)) {
+        self.bridge.kill();
+        meanwhile(self).await;
+        (self.bridge, self.replica_url) = bridge(&self.run, self.state.as_deref());
     }
 
     /// The bridge stops in order, and another one starts behind what happens meanwhile.

@@ -39,6 +39,7 @@ fn stream((rank, config): (&String, &Value)) -> Result<RankStream, SourcesFault>
         rank,
         endpoint: endpoint.to_owned(),
         replay: replay.map(str::to_owned),
+        snapshot: None,
         topic: text(config, "topic").unwrap_or_default().to_owned(),
     })
 }
@@ -63,6 +64,7 @@ mod tests {
             rank,
             endpoint: endpoint.to_owned(),
             replay: replay.map(str::to_owned),
+            snapshot: None,
             topic: topic.to_owned(),
         };
         let streams = vec![

@@ -12,7 +12,6 @@
 //! simulators, the fuzzers) read and write every message both ways and compare.
 
 mod events;
-mod pen;
 mod read;
 #[cfg(test)]
 mod tests;

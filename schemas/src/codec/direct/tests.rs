@@ -6,8 +6,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use super::super::{
     arbitrary, encode_msgpack, event::EventIn, fields::codec_fields, serde_msgpack, wire::Wire,
 };
-use super::pen::Pen;
-use crate::{Envelope, Event, SnapshotRecord};
+use crate::{Envelope, Event, SnapshotRecord, msgpack::Pen};
 
 /// What serde says of `payload`, if the direct reader takes it.
 fn agrees<W: Wire + PartialEq>(payload: &[u8]) -> bool {

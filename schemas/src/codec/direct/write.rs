@@ -1,12 +1,9 @@
 //! Writing straight. Every field, in the order of the schema, as the serde writer has it.
 
-use super::{
-    super::wire::{Show, Wire},
-    pen::Pen,
-};
+use super::super::wire::{Show, Wire};
 use crate::{
     BlockHash, Envelope, Event, ExtraKey, Group, Parent, Place, Removed, SCHEMA_VERSION,
-    SnapshotRecord, Stored, StoredBlock, Tier,
+    SnapshotRecord, Stored, StoredBlock, Tier, msgpack::Pen,
 };
 
 /// Room for what is around the events, and around the blocks and ids of one.

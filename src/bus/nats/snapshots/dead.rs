@@ -26,7 +26,9 @@ impl Round<'_> {
         let models = self.keep.bridged().map(|(_, handle)| handle.replica.model.clone()).collect();
         let (context, retention) = (&self.session.context, self.keep.config.streams.retention);
         let dead = Dead { context, plan: &self.keep.plan, ours: &keys, models, retention };
-        for swept in [old, store.sweep_dead(&dead).await] {
+        let bucket = self.keep.plan.bucket("KVSNAP");
+        let cut_off = store.sweep_cut_off(context, &bucket, retention).await;
+        for swept in [old, store.sweep_dead(&dead).await, cut_off] {
             match swept {
                 Ok(count) => self.keep.metrics.deleted.increment(count),
                 Err(error) => debug!(%error, "old snapshots not deleted"),

@@ -2,8 +2,9 @@
 //!
 //! - `stream`: an object as the chunks of a checkpoint file, neither side holding more than a few.
 //! - `keep`: when a bridge stores one; `serve`: who asks for one, and when that is too many.
-//! - `dead`: views of replicas that are no more.
+//! - `dead`: views of replicas that are no more; `cut_off`: of uploads that never became one.
 
+mod cut_off;
 mod dead;
 mod keep;
 mod serve;

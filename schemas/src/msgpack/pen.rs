@@ -1,7 +1,7 @@
 //! Msgpack in its shortest forms, as `rmp` writes it.
 
 /// Appends to a message.
-pub(super) struct Pen(Vec<u8>);
+pub struct Pen(Vec<u8>);
 
 /// Token ids written together.
 const WINDOW: usize = 32;
@@ -25,51 +25,60 @@ const FORMS: [Form; 33] = [
 ];
 
 impl Pen {
-    pub(super) fn new(capacity: usize) -> Pen {
+    /// An empty message with room for so many bytes.
+    pub fn new(capacity: usize) -> Pen {
         Pen(Vec::with_capacity(capacity))
     }
 
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    /// The message.
+    pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
     /// For what is written by other means.
-    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }
 
-    pub(super) fn nil(&mut self) {
+    /// Nothing.
+    pub fn nil(&mut self) {
         self.0.push(0xc0);
     }
 
-    pub(super) fn map(&mut self, pairs: usize) {
+    /// The head of a map of so many pairs.
+    pub fn map(&mut self, pairs: usize) {
         self.header(pairs, (0x80, 0x10), [None, Some(0xde), Some(0xdf)]);
     }
 
-    pub(super) fn array(&mut self, items: usize) {
+    /// The head of an array of so many items.
+    pub fn array(&mut self, items: usize) {
         self.header(items, (0x90, 0x10), [None, Some(0xdc), Some(0xdd)]);
     }
 
+    /// A text.
     #[inline]
-    pub(super) fn text(&mut self, text: &str) {
+    pub fn text(&mut self, text: &str) {
         self.header(text.len(), (0xa0, 0x20), [Some(0xd9), Some(0xda), Some(0xdb)]);
         self.0.extend_from_slice(text.as_bytes());
     }
 
+    /// Bytes.
     #[inline]
-    pub(super) fn bin(&mut self, bytes: &[u8]) {
+    pub fn bin(&mut self, bytes: &[u8]) {
         self.header(bytes.len(), (0, 0), [Some(0xc4), Some(0xc5), Some(0xc6)]);
         self.0.extend_from_slice(bytes);
     }
 
-    pub(super) fn uint(&mut self, value: u64) {
+    /// A number in its shortest form.
+    pub fn uint(&mut self, value: u64) {
         match u32::try_from(value) {
             Ok(short) => self.ids(&[short]),
             Err(_) => self.wide(0xcf, value),
         }
     }
 
-    pub(super) fn int(&mut self, value: i64) {
+    /// A number that may be negative, in its shortest form.
+    pub fn int(&mut self, value: i64) {
         if let Ok(value) = u64::try_from(value) {
             return self.uint(value);
         }
@@ -88,7 +97,7 @@ impl Pen {
     /// As in the reader there is no branch on a number's width: ids below and above 65536 alternate
     /// at random in a prompt. Each is one store of 8 bytes, of which the next one overwrites what
     /// it did not need.
-    pub(super) fn ids(&mut self, ids: &[u32]) {
+    pub fn ids(&mut self, ids: &[u32]) {
         let mut window = [0_u8; WINDOW * 5 + 8];
         for some in ids.chunks(WINDOW) {
             let mut at = 0;
@@ -104,36 +113,46 @@ impl Pen {
         }
     }
 
+    /// A number in 8 bytes whatever it is, for readers that know no shorter form.
+    pub fn wide_uint(&mut self, value: u64) {
+        self.wide(0xcf, value);
+    }
+
+    /// A fraction.
+    pub fn float(&mut self, value: f64) {
+        self.wide(0xcb, value.to_bits());
+    }
+
     // === fields of a map
 
-    pub(super) fn key(&mut self, name: &str) {
+    pub(crate) fn key(&mut self, name: &str) {
         self.text(name);
     }
 
-    pub(super) fn text_field(&mut self, name: &str, text: &str) {
+    pub(crate) fn text_field(&mut self, name: &str, text: &str) {
         self.key(name);
         self.text(text);
     }
 
-    pub(super) fn uint_field(&mut self, name: &str, value: u64) {
+    pub(crate) fn uint_field(&mut self, name: &str, value: u64) {
         self.key(name);
         self.uint(value);
     }
 
-    pub(super) fn some_text(&mut self, name: &str, text: Option<&String>) {
+    pub(crate) fn some_text(&mut self, name: &str, text: Option<&String>) {
         if let Some(text) = text {
             self.text_field(name, text);
         }
     }
 
-    pub(super) fn some_uint(&mut self, name: &str, value: Option<u64>) {
+    pub(crate) fn some_uint(&mut self, name: &str, value: Option<u64>) {
         if let Some(value) = value {
             self.uint_field(name, value);
         }
     }
 
     /// A flag is there when it is set.
-    pub(super) fn flag(&mut self, name: &str, set: bool) {
+    pub(crate) fn flag(&mut self, name: &str, set: bool) {
         if set {
             self.key(name);
             self.0.push(0xc3);

@@ -1,5 +1,4 @@
-//! The contract of every adapter, for engines that publish over ZeroMQ and for each library that
-//! reads their sockets, opened as a bridge opens them.
+//! The contract for engines that publish over ZeroMQ, for each library that reads their sockets.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,7 +11,8 @@ use kvbridge_adapters_conformance::Harness;
 use kvbridge_adapters_zmq::{ServeSettings, Server};
 
 /// Engine and library.
-const PLAYED: [(&str, &str); 3] = [("vllm", "zeromq"), ("sglang", "zeromq"), ("vllm", "omq")];
+const PLAYED: [(&str, &str); 4] =
+    [("vllm", "zeromq"), ("sglang", "zeromq"), ("vllm", "omq"), ("sglang", "omq")];
 
 mod vllm_over_zeromq {
     kvbridge_adapters_conformance::suite!(super::Played<0>);
@@ -25,6 +25,11 @@ mod sglang_over_zeromq {
 #[cfg(feature = "omq")]
 mod vllm_over_omq {
     kvbridge_adapters_conformance::suite!(super::Played<2>);
+}
+
+#[cfg(feature = "omq")]
+mod sglang_over_omq {
+    kvbridge_adapters_conformance::suite!(super::Played<3>);
 }
 
 /// One of [`PLAYED`].

@@ -1,0 +1,33 @@
+//! `[[sinks]]` as typed.
+
+use super::file::Span;
+
+/// `[[sinks]]`: one router, fed with the ranks of one instance.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SinkFile {
+    /// What it is called.
+    pub name: Option<String>,
+    /// Which router reads it.
+    pub preset: Option<String>,
+    /// Where rank 0 is published.
+    pub listen: Option<String>,
+    /// Where its past is asked for.
+    pub replay: Option<String>,
+    /// Listen beyond the loopback although nobody is asked who they are.
+    pub insecure: Option<bool>,
+    /// Whose replicas are told.
+    pub instance: Option<String>,
+    /// Of which models.
+    pub models: Option<Vec<String>>,
+    /// Which tiers are told.
+    pub tiers: Option<Vec<String>>,
+    /// Tokens of a block that is told.
+    pub block_size: Option<u32>,
+    /// How long trust may be away.
+    pub grace: Option<Span>,
+    /// Silence after which an empty batch is sent.
+    pub heartbeat: Option<Span>,
+    /// Messages of drivers that may wait.
+    pub queue: Option<u32>,
+}

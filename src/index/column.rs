@@ -1,0 +1,120 @@
+//! One replica's blocks in the tree, by the names its view gives them.
+
+use hashbrown::HashTable;
+
+use super::page::{Place, TierNumber, Window};
+use crate::{
+    maps::{keyed::mix, vec_map::VecMap},
+    view::{LinkParent, NodeId},
+};
+
+/// A block that the column holds, or knows because others follow it.
+#[derive(Clone, Copy)]
+pub(super) struct Node {
+    pub(super) key: u64,
+    /// The parent's key, or the namespace.
+    parent: u64,
+    page: u32,
+    /// How many blocks of the column name it as their parent.
+    pub(super) children: u32,
+    block_size: u32,
+    /// In the page. A byte, and not a [`Place`]: a node has 32 bytes.
+    at: u8,
+    root: bool,
+    /// Never linked itself: it stands where the block would that others name as their parent.
+    pub(super) awaited: bool,
+}
+
+impl Node {
+    pub(super) fn new(id: NodeId, parent: LinkParent, place: Place) -> Node {
+        let (root, parent) = match parent {
+            LinkParent::Root(namespace) => (true, namespace),
+            LinkParent::Block(parent) => (false, parent.key),
+        };
+        let (key, block_size) = (id.key, id.block_size);
+        let (page, children, awaited) = (place.page, 0, false);
+        let mut node = Node { key, parent, page, children, block_size, at: 0, root, awaited };
+        node.set_place(place);
+        node
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place { page: self.page, at: self.at.into() }
+    }
+
+    pub(super) fn set_place(&mut self, place: Place) {
+        (self.page, self.at) = (place.page, u8::try_from(place.at).unwrap_or(u8::MAX));
+    }
+
+    /// It is linked, and to that parent.
+    pub(super) fn moved_to(&mut self, parent: LinkParent) {
+        *self = Node { children: self.children, ..Node::new(self.id(), parent, self.place()) };
+    }
+
+    pub(super) fn id(&self) -> NodeId {
+        NodeId { key: self.key, block_size: self.block_size }
+    }
+
+    pub(super) fn parent(&self) -> LinkParent {
+        if self.root {
+            LinkParent::Root(self.parent)
+        } else {
+            LinkParent::Block(NodeId { key: self.parent, block_size: self.block_size })
+        }
+    }
+}
+
+/// The blocks of one replica, in one version of its data.
+#[derive(Default)]
+pub(super) struct Column {
+    nodes: HashTable<Node>,
+    /// How many blocks are held with each window, and in each tier.
+    pub(super) windows: VecMap<Window, u64>,
+    pub(super) tiers: VecMap<TierNumber, u64>,
+    /// Blocks were told to come before themselves, through others.
+    pub(super) has_rings: bool,
+}
+
+impl Column {
+    pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.find(hash(id), |node| node.id() == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.nodes.find_mut(hash(id), |node| node.id() == id)
+    }
+
+    /// Adds a node that is not there.
+    pub(super) fn add(&mut self, node: Node) {
+        self.nodes.insert_unique(hash(node.id()), node, |node| hash(node.id()));
+    }
+
+    pub(super) fn remove(&mut self, id: NodeId) -> Option<Node> {
+        let held = self.nodes.find_entry(hash(id), |node| node.id() == id).ok()?;
+        Some(held.remove().0)
+    }
+
+    #[cfg(test)]
+    pub(super) fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// All nodes in the order of their parents.
+    pub(super) fn by_parent(&self) -> Vec<(LinkParent, NodeId)> {
+        let mut all: Vec<_> = self.nodes.iter().map(|node| (node.parent(), node.id())).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The pages of all nodes, each once.
+    pub(super) fn pages(&self) -> Vec<u32> {
+        let mut pages: Vec<u32> = self.nodes.iter().map(|node| node.page).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+}
+
+fn hash(id: NodeId) -> u64 {
+    mix(id.key ^ u64::from(id.block_size))
+}

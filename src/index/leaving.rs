@@ -1,0 +1,97 @@
+//! Blocks that go, and blocks that are known for their sake.
+
+use super::{
+    page::{KNOWN, TierNumber},
+    tree::Tree,
+};
+use crate::{
+    maps::vec_map::VecMap,
+    view::{LinkParent, NodeId},
+};
+
+impl Tree {
+    pub(super) fn unlink(&mut self, column: u32, id: NodeId, tier: TierNumber) {
+        let Some(node) = self.column_mut(column).get(id).copied() else { return };
+        let page = self.page_mut(node.place().page);
+        if !page.clear(column, tier, node.place().at) {
+            return;
+        }
+        let held = page.is_held(column, node.place().at);
+        let window = page.window;
+        let columns = self.column_mut(column);
+        take_one(&mut columns.tiers, &tier);
+        if held {
+            return;
+        }
+        take_one(&mut columns.windows, &window);
+        if node.children > 0 {
+            self.page_mut(node.place().page).set(column, KNOWN, node.place().at);
+        }
+        if node.children == 0 || self.is_lost_ring(column, id) {
+            self.forget(column, id);
+        }
+    }
+
+    /// Whether the block is in a ring of blocks that follow one another, none of which the column
+    /// holds and nothing else follows. A hostile stream can make rings; no walk ever reaches one,
+    /// and each of its blocks would be known for the sake of the next for ever.
+    fn is_lost_ring(&self, column: u32, id: NodeId) -> bool {
+        let Some(column_of) = self.column(column).filter(|it| it.has_rings) else { return false };
+        let mut at = id;
+        while let Some(node) = column_of.get(at) {
+            let held =
+                self.page(node.place().page).is_some_and(|it| it.is_held(column, node.place().at));
+            match node.parent() {
+                LinkParent::Block(parent) if parent != at && node.children == 1 && !held => {
+                    at = parent;
+                }
+                LinkParent::Root(_) | LinkParent::Block(_) => return false,
+            }
+            if at == id {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Forgets a block that nothing follows, and those before it that were known for its sake.
+    pub(super) fn forget(&mut self, column: u32, id: NodeId) {
+        let mut next = Some(id);
+        while let Some(node) = next.and_then(|id| self.column_mut(column).remove(id)) {
+            let page = self.page_mut(node.place().page);
+            page.clear(column, KNOWN, node.place().at);
+            self.free_if_empty(node.place().page);
+            next = self.leave_parent(column, node.id(), node.parent());
+        }
+    }
+
+    /// One block less follows the parent; the parent, if nobody needs it any more.
+    pub(super) fn leave_parent(
+        &mut self,
+        column: u32,
+        child: NodeId,
+        parent: LinkParent,
+    ) -> Option<NodeId> {
+        let LinkParent::Block(id) = parent else { return None };
+        if id == child {
+            return None; // it never counted itself
+        }
+        let node = self.column_mut(column).get_mut(id)?;
+        node.children = node.children.saturating_sub(1);
+        let node = *node;
+        if node.children > 0 {
+            return self.is_lost_ring(column, id).then_some(id);
+        }
+        let page = self.page(node.place().page)?;
+        (!page.is_held(column, node.place().at)).then_some(id)
+    }
+}
+
+fn take_one<K: Ord>(counts: &mut VecMap<K, u64>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! All replicas of one model: the tree they share, and what is said of each one's version.
+//!
+//! One lock holds both, so that a reader sees all of a batch with its version, or nothing of it,
+//! and of all replicas the same moment. Batches are short; whatever is long (a whole view, a
+//! replica that goes) is done in a column that no reader looks at, some thousand blocks at a time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use super::{Published, ReplicaSlot, replica::Entry, tree::Tree};
+use crate::view::Delta;
+
+/// Blocks that are added to a column, or pages that are cleared, before readers have their turn.
+/// More: they wait longer. Fewer: the lock costs more than the work.
+const BLOCKS_PER_TURN: usize = 1_024;
+const PAGES_PER_TURN: usize = 128;
+
+/// Deltas whose blocks are looked for together before they are applied. A processor waits for ten
+/// or so at once; more than fit its caches would be gone again.
+const DELTAS_WARMED: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Model {
+    shared: RwLock<Shared>,
+}
+
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) tree: Tree,
+    pub(super) members: BTreeMap<ReplicaSlot, Member>,
+    /// All members, by their replicas' keys.
+    pub(super) order: Vec<ReplicaSlot>,
+    /// How often the tree was begun anew after a writer died in it.
+    restarts: u64,
+}
+
+/// One replica, and the version of its data that readers see.
+pub(super) struct Member {
+    pub(super) entry: Arc<Entry>,
+    pub(super) column: u32,
+    pub(super) published: Published,
+    /// A writer died half-way through a batch: the column is not a version of anything.
+    pub(super) faulted: bool,
+}
+
+impl Shared {
+    fn add(&mut self, slot: ReplicaSlot, member: Member) {
+        let before = |other: &ReplicaSlot| {
+            self.members.get(other).is_some_and(|other| other.entry.key < member.entry.key)
+        };
+        let at = self.order.partition_point(before);
+        self.order.insert(at, slot);
+        self.members.insert(slot, member);
+    }
+
+    fn remove(&mut self, slot: ReplicaSlot) -> Option<Member> {
+        self.order.retain(|other| *other != slot);
+        self.members.remove(&slot)
+    }
+}
+
+impl Model {
+    /// What readers see; the error is what a writer that died left behind.
+    pub(super) fn read(&self) -> Result<RwLockReadGuard<'_, Shared>, RwLockReadGuard<'_, Shared>> {
+        self.shared.read().map_err(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, slot: ReplicaSlot, entry: Arc<Entry>) {
+        let mut shared = self.write_anew();
+        let (column, published) = (shared.tree.add_column(), Published::nothing());
+        let member = Member { entry, column, published, faulted: false };
+        shared.add(slot, member);
+    }
+
+    /// Applies deltas in one step. What a dead writer left half-changed stays as it is, and
+    /// unusable, until it is replaced.
+    pub(super) fn apply(&self, slot: ReplicaSlot, deltas: &[Delta], published: Published) {
+        if let Some(at) = deltas.iter().rposition(|delta| *delta == Delta::Cleared) {
+            let left = deltas.get(at + 1..).unwrap_or_default();
+            return self.replace(slot, left.iter().cloned(), published);
+        }
+        let Ok(mut shared) = self.shared.write() else { return };
+        let Shared { tree, members, .. } = &mut *shared;
+        let Some(member) = members.get_mut(&slot).filter(|member| !member.faulted) else { return };
+        let mut speculation = member.entry.speculation();
+        for deltas in deltas.chunks(DELTAS_WARMED) {
+            tree.warm(member.column, deltas);
+            for delta in deltas {
+                if let Some(speculation) = &mut *speculation {
+                    speculation.follow(delta, (tree, member.column), published.trust);
+                }
+                tree.apply(member.column, delta);
+            }
+        }
+        member.published = published;
+    }
+
+    /// Puts another column in the place of a replica's, filled aside.
+    pub(super) fn replace(
+        &self,
+        slot: ReplicaSlot,
+        deltas: impl IntoIterator<Item = Delta>,
+        published: Published,
+    ) {
+        let (column, restarts) = {
+            let mut shared = self.write_anew();
+            (shared.tree.add_column(), shared.restarts)
+        };
+        let mut deltas = deltas.into_iter().peekable();
+        while deltas.peek().is_some() {
+            let turn: Vec<Delta> = deltas.by_ref().take(BLOCKS_PER_TURN).collect();
+            let mut shared = self.write_anew();
+            if shared.restarts != restarts {
+                return; // the column went with the tree
+            }
+            turn.iter().for_each(|delta| shared.tree.apply(column, delta));
+        }
+        let mut shared = self.write_anew();
+        if shared.restarts != restarts {
+            return;
+        }
+        let old = match shared.members.get_mut(&slot) {
+            Some(member) => {
+                (member.published, member.faulted) = (published, false);
+                *member.entry.speculation() = None;
+                std::mem::replace(&mut member.column, column)
+            }
+            None => column, // it was dropped meanwhile
+        };
+        drop(shared);
+        self.clear(old, restarts);
+    }
+
+    /// Forgets a replica; its blocks are freed while queries go on.
+    pub(super) fn remove(&self, slot: ReplicaSlot) {
+        let mut shared = self.write_anew();
+        let (member, restarts) = (shared.remove(slot), shared.restarts);
+        drop(shared);
+        if let Some(member) = member {
+            self.clear(member.column, restarts);
+        }
+    }
+
+    /// Clears and gives back a column that no reader looks at any more.
+    fn clear(&self, column: u32, restarts: u64) {
+        let pages = {
+            let shared = self.shared.read().unwrap_or_else(PoisonError::into_inner);
+            shared.tree.column(column).map(super::column::Column::pages).unwrap_or_default()
+        };
+        for turn in pages.chunks(PAGES_PER_TURN) {
+            let mut shared = self.write_anew();
+            if shared.restarts != restarts {
+                return;
+            }
+            shared.tree.clear_pages(column, turn);
+        }
+        let mut shared = self.write_anew();
+        if shared.restarts == restarts {
+            let freed = shared.tree.free_column(column);
+            drop(shared);
+            drop(freed); // a large table, and nobody waits for it
+        }
+    }
+
+    /// To write. After a writer died the tree begins anew, and all replicas are unusable until
+    /// they are replaced: what is half-changed is shared.
+    fn write_anew(&self) -> RwLockWriteGuard<'_, Shared> {
+        self.shared.write().unwrap_or_else(|poisoned| {
+            let mut shared = poisoned.into_inner();
+            let Shared { tree, members, restarts, .. } = &mut *shared;
+            *tree = Tree::default();
+            *restarts += 1;
+            for member in members.values_mut() {
+                (member.column, member.faulted) = (tree.add_column(), true);
+            }
+            self.shared.clear_poison();
+            shared
+        })
+    }
+}

@@ -1,0 +1,4 @@
+//! PURE. The maps beneath view and index.
+
+pub(crate) mod keyed;
+pub(crate) mod vec_map;

@@ -1,0 +1,84 @@
+//! What sinks count.
+
+use kvbridge_schemas::ReplicaKey;
+use metrics::{Counter, Gauge, counter, gauge};
+
+use super::{label, name};
+use crate::{sink_line::Origin, sinks::LineStanding};
+
+/// Handles of one sink.
+pub struct SinkMetrics {
+    /// See [`name::SINK_MISSED`].
+    pub missed: Counter,
+    /// See [`name::SINK_REFUSED`].
+    pub refused: Counter,
+    queue: Gauge,
+}
+
+impl SinkMetrics {
+    /// Registers the handles.
+    pub fn register(sink: &str) -> SinkMetrics {
+        let sink = || sink.to_owned();
+        SinkMetrics {
+            missed: counter!(name::SINK_MISSED, label::SINK => sink()),
+            refused: counter!(name::SINK_REFUSED, label::SINK => sink()),
+            queue: gauge!(name::SINK_QUEUE, label::SINK => sink()),
+        }
+    }
+
+    /// How many messages wait.
+    pub fn show(&self, waiting: usize) {
+        self.queue.set(u32::try_from(waiting).unwrap_or(u32::MAX));
+    }
+}
+
+/// Handles of one replica's line to a sink.
+pub struct SinkLineMetrics {
+    /// See [`name::SINK_BATCHES`].
+    pub batches: Counter,
+    /// Requests that are none.
+    pub malformed: Counter,
+    /// Requests beyond those that are answered at a time.
+    pub refused: Counter,
+    journal: Counter,
+    view: Counter,
+    nothing: Counter,
+    shown: Gauge,
+    hidden: Gauge,
+}
+
+impl SinkLineMetrics {
+    /// Registers the handles.
+    pub fn register(sink: &str, key: &ReplicaKey) -> SinkLineMetrics {
+        let (sink, key) = (|| sink.to_owned(), || key.to_string());
+        let request = |word: &'static str| counter!(name::SINK_REQUESTS, label::SINK => sink(), label::REPLICA => key(), label::OUTCOME => word);
+        let blocks = |word: &'static str| gauge!(name::SINK_BLOCKS, label::SINK => sink(), label::REPLICA => key(), label::STATE => word);
+        SinkLineMetrics {
+            batches: counter!(name::SINK_BATCHES, label::SINK => sink(), label::REPLICA => key()),
+            malformed: request("malformed"),
+            refused: request("refused"),
+            journal: request("journal"),
+            view: request("view"),
+            nothing: request("nothing"),
+            shown: blocks("shown"),
+            hidden: blocks("hidden"),
+        }
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, origin: Origin) {
+        match origin {
+            Origin::Nothing => &self.nothing,
+            Origin::Journal => &self.journal,
+            Origin::View => &self.view,
+        }
+        .increment(1);
+    }
+
+    /// How the line stands.
+    pub fn show(&self, standing: &LineStanding) {
+        let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        self.shown.set(count(standing.shown_count));
+        self.hidden.set(count(standing.hidden_count));
+    }
+}
