@@ -1,4 +1,4 @@
-//! PURE. What is told about the alarms of a bus, and of whoever else is at an engine.
+//! PURE. What is told about the alarms of a bus, of sinks, and of whoever else is at an engine.
 
 use super::{About, Severity};
 
@@ -56,4 +56,12 @@ pub(super) const SNAPSHOT_FAILED: About = About {
     meaning: "views could not be stored on the bus, or had from it, three times in a row",
     first_look: "kvbridge_bus_snapshot_failures_total, the fact snapshot_failed, and storage and permissions of the bus",
     action: "give the bus room and the user the rights of kvbridge bus permissions",
+};
+
+pub(super) const SINK_LAGGING: About = About {
+    name: "sink_lagging",
+    severity: Severity::Warning,
+    meaning: "a sink dropped messages of this replica's router in the last minute, and told everything again",
+    first_look: "kvbridge_sink_queue_messages and kvbridge_sink_missed_total by sink, and the load of this process",
+    action: "give the process more CPU, tell fewer replicas in one sink, or raise sinks.queue",
 };

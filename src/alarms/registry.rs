@@ -1,8 +1,8 @@
 //! PURE. Every alarm with what it means, where to look first and what to do.
 
 use super::bus_registry::{
-    BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, COMPETING_CONSUMER, SNAPSHOT_FAILED, TAIL_LOSS,
-    TWO_PUBLISHERS,
+    BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, COMPETING_CONSUMER, SINK_LAGGING,
+    SNAPSHOT_FAILED, TAIL_LOSS, TWO_PUBLISHERS,
 };
 use super::hit_registry::{
     ENGINE_HIT_RATE_BELOW_PREDICTION, HIT_RATE_BELOW_BASELINE, PREDICTION_BELOW_ENGINE,
@@ -60,6 +60,8 @@ pub enum Alarm {
     TailLoss,
     /// Views on the bus are out of reach.
     SnapshotFailed,
+    /// A sink fell behind.
+    SinkLagging,
     /// Announced tokens do not give the announced hashes.
     HashSchemeMismatch,
     /// One of an instance's ranks never said anything.
@@ -123,7 +125,7 @@ const RANK_MISSING: About = About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 27] = [
+    pub const ALL: [Alarm; 28] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -137,6 +139,7 @@ impl Alarm {
         Alarm::BusRetentionPassed,
         Alarm::TailLoss,
         Alarm::SnapshotFailed,
+        Alarm::SinkLagging,
         Alarm::HashSchemeMismatch,
         Alarm::RankMissing,
         Alarm::EngineHitRateBelowPrediction,
@@ -205,6 +208,7 @@ impl Alarm {
             Alarm::BusRetentionPassed => BUS_RETENTION_PASSED,
             Alarm::TailLoss => TAIL_LOSS,
             Alarm::SnapshotFailed => SNAPSHOT_FAILED,
+            Alarm::SinkLagging => SINK_LAGGING,
             Alarm::HashSchemeMismatch => HASH_SCHEME_MISMATCH,
             Alarm::RankMissing => RANK_MISSING,
             Alarm::EngineHitRateBelowPrediction => ENGINE_HIT_RATE_BELOW_PREDICTION,

@@ -109,6 +109,8 @@ pub struct Sight {
     pub retention_passed_ms: Option<u64>,
     /// Time since batches that a bridge vouched for did not come.
     pub tail_loss_ms: Option<u64>,
+    /// Time since a sink dropped what it was to tell.
+    pub sink_missed_ms: Option<u64>,
     /// Views on the bus that failed in a row, and the time since the last one.
     pub snapshot_failures: u64,
     /// See there.
@@ -149,6 +151,7 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
         Alarm::BusReset => news(sight.log_reset_ms),
         Alarm::BusRetentionPassed => news(sight.retention_passed_ms),
         Alarm::TailLoss => news(sight.tail_loss_ms),
+        Alarm::SinkLagging => news(sight.sink_missed_ms),
         Alarm::SnapshotFailed => {
             sight.snapshot_failures >= SNAPSHOT_FAILURES && news(sight.snapshot_failed_ms)
         }
@@ -202,6 +205,7 @@ impl Sight {
         log_reset_ms: None,
         retention_passed_ms: None,
         tail_loss_ms: None,
+        sink_missed_ms: None,
         snapshot_failures: 0,
         snapshot_failed_ms: None,
         hashes_wrong: HASHES_WRONG_MIN - 1,
@@ -310,10 +314,12 @@ mod tests {
         let reset = |ago| Sight { log_reset_ms: Some(ago), ..CALM };
         let passed = |ago| Sight { retention_passed_ms: Some(ago), ..CALM };
         let lost = |ago| Sight { tail_loss_ms: Some(ago), ..CALM };
+        let late = |ago| Sight { sink_missed_ms: Some(ago), ..CALM };
         for (sight, name) in [
             (&reset as &dyn Fn(u64) -> Sight, "bus_reset"),
             (&passed, "bus_retention_passed"),
             (&lost, "tail_loss"),
+            (&late, "sink_lagging"),
             (&|ago| failed(SNAPSHOT_FAILURES, ago), "snapshot_failed"),
         ] {
             assert_eq!(held(&sight(NEWS_MS - 1)), [name]);

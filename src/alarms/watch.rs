@@ -94,6 +94,7 @@ struct Watched {
     log_reset: News,
     retention_passed: News,
     tail_loss: News,
+    sink_missed: News,
     snapshot_failed: News,
     /// Since when another bridge speaks, so that this one does not.
     rival_at: Option<Tick>,
@@ -231,6 +232,7 @@ impl Watched {
             log_reset: News::default(),
             retention_passed: News::default(),
             tail_loss: News::default(),
+            sink_missed: News::default(),
             snapshot_failed: News::default(),
             rival_at: None,
             signal: Signal::default(),
@@ -285,6 +287,7 @@ impl Watched {
                 .retention_passed
                 .ago(handle.signs.retention_passed_count(), now),
             tail_loss_ms: self.tail_loss.ago(handle.signs.tail_loss_count(), now),
+            sink_missed_ms: self.sink_missed.ago(handle.signs.sink_missed_count(), now),
             snapshot_failures,
             snapshot_failed_ms: self.snapshot_failed.ago(snapshots_failed, now),
             hashes_wrong: status.hashes.map_or(0, |hashes| hashes.wrong),

@@ -49,6 +49,7 @@ pub struct Signs {
     /// Behind the seq at which the log was last found short of what was vouched for; 0 = never.
     behind: AtomicU64,
     tail_losses: AtomicU64,
+    sinks_missed: AtomicU64,
     snapshot_failures: AtomicU64,
     /// Of them, those without a success in between.
     snapshot_failures_in_a_row: AtomicU64,
@@ -218,6 +219,16 @@ impl Signs {
     /// See [`Signs::log_was_reset`].
     pub fn log_reset_count(&self) -> u64 {
         self.log_resets.load(Ordering::Relaxed)
+    }
+
+    /// A sink that tells this replica dropped messages.
+    pub(crate) fn sink_has_missed(&self) {
+        self.sinks_missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// See [`Signs::sink_has_missed`].
+    pub fn sink_missed_count(&self) -> u64 {
+        self.sinks_missed.load(Ordering::Relaxed)
     }
 
     /// Messages went from the log before they were read.

@@ -159,6 +159,9 @@ impl SinkTask {
         let at = self.moment();
         for line in self.lines.values_mut() {
             line.wants_whole = true;
+            if let Some(handle) = self.fleet.get(&line.key) {
+                handle.signs.sink_has_missed();
+            }
             let mut out = Vec::new();
             let told = Told { whole: false, changes: &[], trust: TierTrust::default() };
             line.line.told(at, told, &mut out);

@@ -74,3 +74,22 @@ fn a_reader_of_a_sink_holds_what_the_engine_holds_over_loss_restart_and_late_sta
     assert_eq!(matched(&reader), matched(&bridge));
     assert_eq!(matched(&reader), 32);
 }
+
+#[test]
+fn a_sink_that_fell_behind_rings_and_tells_all_again() {
+    let life = &lives("0.32.0-basic")[0];
+    let mut peer = Peer::play(&capture("0.32.0-basic"), &[]);
+    let bridge = Bridge::run("sink_lagging", &[peer.source()], &format!("{SINK}queue = 1\n"));
+    peer.wait_subscriber();
+    let device = |bridge: &Bridge| bridge.replicas()[0]["blocks"]["device"].as_u64().unwrap();
+    let rings = || {
+        let alarms = json_of(&bridge, "/v1/alarms");
+        alarms["alarms"].as_array().unwrap().iter().any(|it| it["alarm"] == "sink_lagging")
+    };
+    // One place for messages, and batches in a row: some of them find it taken.
+    peer.publish(life.len());
+    bridge.reaches("exact", life.len());
+    until("the alarm", || rings().then_some(()));
+    let reader = Bridge::run("sink_lagging_reader", &[source(&line(&bridge))], "");
+    agree(&reader, device(&bridge));
+}
