@@ -22,6 +22,7 @@ const SETTINGS: ViewSettings = ViewSettings {
     projection: Projection::Last8,
     removal: Removal::PerCopy,
     orphans_max: ORPHANS_MAX,
+    describes: false,
 };
 
 /// Whole answers, with names, trust and versions, or (`DEPTHS`) numbers by slot into one list.
