@@ -7,6 +7,11 @@ use std::{
 
 use crate::recovery::Tick;
 
+/// A span as the core counts it, in whole milliseconds.
+pub fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Ticks since the process started, and the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -22,7 +27,7 @@ impl Clock {
 
     /// Milliseconds since the start.
     pub fn now(&self) -> Tick {
-        Tick(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+        Tick(millis(self.start.elapsed()))
     }
 
     /// Time since the start, for measuring.
@@ -46,9 +51,7 @@ impl Clock {
     /// The wall clock, unix milliseconds.
     #[expect(clippy::disallowed_methods, reason = "this is the place that the rule points to")]
     pub fn unix_ms() -> u64 {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
     }
 
     /// Unix milliseconds as they were at first, and what has passed since. A wall clock may be set
@@ -57,7 +60,7 @@ impl Clock {
     pub fn steady_unix_ms() -> u64 {
         static FIRST: OnceLock<(u64, Instant)> = OnceLock::new();
         let (unix_ms, at) = FIRST.get_or_init(|| (Clock::unix_ms(), Instant::now()));
-        let passed = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let passed = millis(at.elapsed());
         unix_ms.saturating_add(passed)
     }
 

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     bus::Name,
-    clock::Clock,
+    clock::{Clock, millis},
     index::{Answer, Query, QueryError},
     pipeline::{Command, Fleet, ReplicaHandle, Signs},
     recovery::Tick,
@@ -123,7 +123,7 @@ impl Watch {
         let asks = Arc::<Asks>::default();
         let alarms = Alarms { ringing: seen_by_others, asks: Arc::clone(&asks) };
         let replicas = BTreeMap::new();
-        let rank_missing_ms = u64::try_from(rank_missing.as_millis()).unwrap_or(u64::MAX);
+        let rank_missing_ms = millis(rank_missing);
         let (ranks, told_missing) = (Ranks::default(), BTreeMap::new());
         let mut watch =
             Watch { fleet, clock, replicas, ringing, asks, ranks, rank_missing_ms, told_missing };

@@ -8,7 +8,7 @@ use kvbridge_schemas::{Cursor, Envelope, Event, Seq, Trust};
 
 use super::{LogLife, Offered, Writer};
 use crate::{
-    clock::Clock,
+    clock::{Clock, millis},
     config::{
         SpoolFull,
         limits::{BUS_FILL_DEADLINE, BUS_FLUSH_DEADLINE, BUS_UNNAMED_BATCHES, BUS_UNNAMED_BYTES},
@@ -235,7 +235,7 @@ impl LogWriter {
 }
 
 fn fill_ms() -> u64 {
-    u64::try_from(BUS_FILL_DEADLINE.as_millis()).unwrap_or(u64::MAX)
+    millis(BUS_FILL_DEADLINE)
 }
 
 async fn told(life: Option<&LogLife>) {

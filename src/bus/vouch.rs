@@ -11,7 +11,10 @@ use kvbridge_schemas::{Cursor, Envelope, Event, ReplicaKey, Status};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{clock::Clock, shared_log::Vouches};
+use crate::{
+    clock::{Clock, millis},
+    shared_log::Vouches,
+};
 
 /// Between two looks at what has run out: a fraction of the time to live.
 pub(super) const EXPIRE_EVERY: Duration = Duration::from_millis(200);
@@ -33,7 +36,7 @@ struct Watched {
 impl VouchWatch {
     /// Nobody is followed.
     pub fn new(clock: Clock, ttl: Duration) -> VouchWatch {
-        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let ttl_ms = millis(ttl);
         VouchWatch { clock, ttl_ms, replicas: Arc::default() }
     }
 

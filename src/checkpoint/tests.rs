@@ -17,12 +17,7 @@ use crate::{
 const FOLD: &str = "fold";
 
 fn settings() -> ViewSettings {
-    ViewSettings {
-        projection: Projection::Last8,
-        removal: Removal::PerCopy,
-        orphans_max: 10,
-        describes: false,
-    }
+    ViewSettings::of(Projection::Last8, Removal::PerCopy, 10)
 }
 
 fn replica() -> Replica {

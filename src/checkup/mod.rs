@@ -16,6 +16,7 @@ pub(crate) use bridge::{BridgeOrder, bridge};
 
 use self::{probe::Probe, server::Server};
 use crate::{
+    clock::millis,
     config::{Problems, SourceFile},
     doctor::{
         DrainLook, EngineSight, HashesSight, ProbeSight, RankSight, ReplaySight, StreamSight,
@@ -51,7 +52,7 @@ pub(crate) async fn engine(order: &Order, say: Say<'_>) -> Result<EngineSight, P
         algorithm: server.algorithm.clone(),
         probe: ProbeSight::NotAsked,
         requests: None,
-        listened_ms: u64::try_from(order.listen.as_millis()).unwrap_or(u64::MAX),
+        listened_ms: millis(order.listen),
         ranks: Vec::new(),
         drain: DrainLook::Published,
     };

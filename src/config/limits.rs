@@ -263,6 +263,7 @@ pub const JOB_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Bytes of an order of a job; it names one model or replica.
 pub const JOB_BODY_BYTES_MAX: usize = 16 * 1024;
+
 /// Changes of its standing that are remembered of a replica. Too small: what led to an incident is
 /// gone before anybody looks. Too large: 40 bytes each, and every look at them reads that much.
 pub const STANDING_CHANGES_MAX: usize = 64;
@@ -291,6 +292,13 @@ pub struct Limits {
     pub events_queue: u32,
     /// See [`EVENTS_READER_COUNT_MAX`].
     pub events_reader_count_max: u32,
+}
+
+impl Limits {
+    /// [`Limits::orphan_count_max`], as views count.
+    pub(crate) fn orphans_max(&self) -> usize {
+        usize::try_from(self.orphan_count_max).unwrap_or(usize::MAX)
+    }
 }
 
 impl Default for Limits {

@@ -28,7 +28,7 @@ use super::{
     http_text::{completion_request, metrics_text, start_text, truth_lines},
     settings::FakeSettings,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, millis};
 
 /// Header by which a caller picks a rank.
 const RANK_HEADER: &str = "x-data-parallel-rank";
@@ -210,7 +210,7 @@ async fn drain(State(fake): Fake) -> Result<Response, Refusal> {
     let Model::Drained(_) = fake.settings.engine else {
         return Err(Refusal(StatusCode::NOT_FOUND, "nothing waits here".to_owned()));
     };
-    let wait_ms = u64::try_from(fake.settings.drain_wait.as_millis()).unwrap_or(u64::MAX);
+    let wait_ms = millis(fake.settings.drain_wait);
     let mut events = Vec::new();
     let mut requests = fake.requests().await?;
     let quiet_at = *fake.quiet_at.lock().unwrap_or_else(PoisonError::into_inner);

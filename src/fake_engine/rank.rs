@@ -22,7 +22,10 @@ use super::{
     snapshots::Snapshots,
     traffic::Traffic,
 };
-use crate::{clock::Clock, recovery::Tick};
+use crate::{
+    clock::{Clock, millis},
+    recovery::Tick,
+};
 
 /// Ids from here on belong to requests that came by HTTP.
 const ASKED_ID_FIRST: u64 = 1 << 32;
@@ -352,5 +355,5 @@ fn now_s() -> f64 {
 /// Milliseconds without their fraction.
 fn whole_ms(ms: f64) -> u64 {
     let span = std::time::Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+    millis(span)
 }

@@ -174,12 +174,11 @@ async fn a_snapshot_shows_salts_only_when_asked_with_the_scope() {
             };
             let mut records = view.snapshot();
             records.iter_mut().for_each(|record| record.salt = Some("SALT".to_owned()));
-            let settings = crate::view::ViewSettings {
-                projection: kvbridge_schemas::Projection::Last8,
-                removal: kvbridge_adapters_api::Removal::PerCopy,
-                orphans_max: 10,
-                describes: false,
-            };
+            let settings = crate::view::ViewSettings::of(
+                kvbridge_schemas::Projection::Last8,
+                kvbridge_adapters_api::Removal::PerCopy,
+                10,
+            );
             let view = crate::view::View::install(settings, records).unwrap();
             assert!(answer.send(ViewCut { header, view }).is_ok());
         });

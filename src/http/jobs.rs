@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Api, Grant, Problem, Shared, body, json};
 use crate::{
+    clock::millis,
     config::limits,
     foreman::Selector,
     jobs::{Job, Member, Order, State as MemberState, TooManyJobs, Trigger, Verb},
@@ -72,7 +73,7 @@ impl OrderJson {
             let detail = format!("max_parallel is 1 to {}", limits::JOB_PARALLEL_MAX);
             return Err(bad("wrong_value", detail));
         }
-        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let timeout_ms = millis(timeout);
         Ok(Order { verb, trigger: Trigger::Operator, wait, timeout_ms, parallel_max })
     }
 }

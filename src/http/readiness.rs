@@ -4,7 +4,10 @@
 //! restarts, although each of them could go on by load. So it waits for a first proof, for a
 //! while, and then stays; only who asks for it gets a probe that can say no again.
 
-use crate::config::{ReadyConfig, ReadyPolicy};
+use crate::{
+    clock::millis,
+    config::{ReadyConfig, ReadyPolicy},
+};
 
 /// How a program stands towards those that wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +61,7 @@ impl Readiness {
     /// Looks, so long after the start; says whether to send requests here.
     pub(super) fn look(&mut self, seen: Seen, up_ms: u64) -> (Mode, bool) {
         let enough = self.enough(seen);
-        let waited = up_ms >= u64::try_from(self.config.max_wait.as_millis()).unwrap_or(u64::MAX);
+        let waited = up_ms >= millis(self.config.max_wait);
         self.mode = match self.mode {
             _ if enough => Mode::Converged,
             Mode::Starting if waited => Mode::Waited,

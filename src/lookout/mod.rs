@@ -7,7 +7,7 @@
 mod ask;
 mod resolve;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use metrics::{Gauge, gauge};
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, millis},
     config::{Config, DiscoveryConfig, EngineConfig, FoundEngine, Told, limits},
     discovery::{Address, Answer, Refusal, Roster, Settings, Standing, State, Task},
     telemetry::{label, name},
@@ -85,12 +85,11 @@ impl Lookout {
         engines: &[EngineConfig],
         clock: Clock,
     ) -> (Lookout, Watched) {
-        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let settings = Settings {
-            refresh_ms: ms(config.refresh),
-            resolve_ms: ms(config.resolve),
-            grace_ms: ms(config.grace),
-            retry_ms: ms(limits::DISCOVERY_RETRY.min(config.refresh)),
+            refresh_ms: millis(config.refresh),
+            resolve_ms: millis(config.resolve),
+            grace_ms: millis(config.grace),
+            retry_ms: millis(limits::DISCOVERY_RETRY.min(config.refresh)),
             engines_max: limits::DISCOVERY_ENGINES_MAX,
             open_max: limits::DISCOVERY_OPEN_MAX,
         };

@@ -30,10 +30,9 @@ pub(super) fn open(source: &SourceConfig, config: &Config) -> Option<Result<Open
     };
     let opened = |Adapted { source, projection }| {
         let removal = source.capabilities().removal;
-        let orphans_max = bound(limits.orphan_count_max.into());
         Opened {
             source,
-            view: ViewSettings { projection, removal, orphans_max, describes: false },
+            view: ViewSettings::of(projection, removal, limits.orphans_max()),
             counters,
         }
     };

@@ -270,12 +270,7 @@ mod tests {
             block_count: 0,
             state: None,
         };
-        let view = View::new(ViewSettings {
-            projection: Projection::Last8,
-            removal: Removal::PerCopy,
-            orphans_max: 8,
-            describes: false,
-        });
+        let view = View::new(ViewSettings::of(Projection::Last8, Removal::PerCopy, 8));
         let now = ReplicaStatus {
             trust: TierTrust { device: trust, host: Trust::None },
             cursor: Cursor { epoch: Epoch(epoch), next_seq: Seq(5) },

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use super::{Command, Fleet, ReplicaHandle, ViewCut};
 use crate::{
     bus::{Lease, SharedBus},
-    clock::Clock,
+    clock::{Clock, millis},
     config::{
         SourceConfig,
         limits::{
@@ -161,8 +161,8 @@ pub(super) struct Renewal {
 impl Renewal {
     /// Until there is nothing more to be written under it.
     pub(super) async fn run(mut self, ended: CancellationToken) {
-        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let terms = LeaseTerms { kept_ms: ms(BUS_STATUS_TTL), margin_ms: ms(BUS_LEASE_MARGIN) };
+        let terms =
+            LeaseTerms { kept_ms: millis(BUS_STATUS_TTL), margin_ms: millis(BUS_LEASE_MARGIN) };
         let mut tenure = Tenure::default();
         loop {
             let asked_at = self.clock.now();

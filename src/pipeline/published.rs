@@ -83,12 +83,8 @@ pub(super) fn open(engine: &Engine, of: &SourceConfig, config: &Config) -> Opene
     let snapshot = of.snapshot.as_ref().filter(|_| snapshots.is_some()).map(asked);
     let mut capabilities = (engine.capabilities)(replay.is_some(), of.bind);
     capabilities.snapshot = snapshots.map(|snapshots| (snapshots.support)());
-    let view = ViewSettings {
-        projection: engine.projection,
-        removal: capabilities.removal,
-        orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
-        describes: false,
-    };
+    let view =
+        ViewSettings::of(engine.projection, capabilities.removal, config.limits.orphans_max());
     let limits = DecodeLimits { payload_bytes: frame_bytes_max, ..DecodeLimits::default() };
     let decode = (engine.decode)(limits, of.ignore_tags.clone());
     let decoder = Frames { decode, snapshots };

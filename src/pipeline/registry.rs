@@ -262,11 +262,12 @@ pub fn hash_schemes(engine: &EngineKind) -> &'static [&'static str] {
 
 /// How the events of an engine that is asked fold, wherever they are read.
 pub fn polled_view(engine: &EngineKind, config: &Config) -> Option<ViewSettings> {
-    polled(engine).map(|engine| ViewSettings {
-        projection: engine.projection,
-        removal: (engine.capabilities)().removal,
-        orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
-        describes: false,
+    polled(engine).map(|engine| {
+        ViewSettings::of(
+            engine.projection,
+            (engine.capabilities)().removal,
+            config.limits.orphans_max(),
+        )
     })
 }
 

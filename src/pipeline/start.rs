@@ -5,7 +5,6 @@ use std::{
     io,
     num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use kvbridge_adapters_api::Source;
@@ -25,7 +24,7 @@ use crate::{
         zmq::ZmqStartError,
     },
     checkpoint::{Kept, StateDir},
-    clock::Clock,
+    clock::{Clock, millis},
     config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
     engine_metrics::Poll,
     index::Index,
@@ -314,15 +313,14 @@ fn jitter_seed(replica: &Replica) -> u64 {
 }
 
 fn recovery_limits(config: &RecoveryConfig) -> recovery::Limits {
-    let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     recovery::Limits {
         held_batches_max: usize::try_from(config.held_batch_count_max).unwrap_or(usize::MAX),
         held_bytes_max: config.held_bytes_max,
-        replay_deadline_ms: ms(config.replay_deadline),
+        replay_deadline_ms: millis(config.replay_deadline),
         attempts_max: config.attempt_count_max,
-        probe_after_ms: ms(config.idle_probe),
-        audit_ms: ms(config.audit),
-        lease_ms: ms(config.lease),
+        probe_after_ms: millis(config.idle_probe),
+        audit_ms: millis(config.audit),
+        lease_ms: millis(config.lease),
         ..recovery::Limits::default()
     }
 }

@@ -31,12 +31,7 @@ impl Pipeline {
         let removal = registry::removal(&engine);
         let signs = Arc::<Signs>::default();
         let Some(source) = self.bus.source(replica, removal, &signs) else { return false };
-        let view = ViewSettings {
-            projection: Projection::Last8,
-            removal,
-            orphans_max: usize::try_from(config.limits.orphan_count_max).unwrap_or(usize::MAX),
-            describes: false,
-        };
+        let view = ViewSettings::of(Projection::Last8, removal, config.limits.orphans_max());
         self.begin_reader(replica, (engine, source, view, signs), config, tasks);
         true
     }

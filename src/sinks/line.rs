@@ -13,6 +13,7 @@ use super::{
     answers::{Answering, live, start_of},
 };
 use crate::{
+    clock::millis,
     config::{SinkConfig, limits},
     recovery::Tick,
     sink_line::{Line, LineSettings, Moment, Numbered, Numbers},
@@ -41,14 +42,13 @@ pub(super) struct PublishedLine {
 impl PublishedLine {
     pub(super) fn new(config: &SinkConfig, replica: &Replica, at: Moment) -> PublishedLine {
         let profile = config.preset.profile();
-        let ms = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let settings = LineSettings {
             profile,
             rank: replica.rank,
             tiers: config.tiers.clone(),
             block_size: config.block_size,
-            grace_ms: ms(config.grace),
-            heartbeat_ms: ms(config.heartbeat),
+            grace_ms: millis(config.grace),
+            heartbeat_ms: millis(config.heartbeat),
             journal_batches_max: limits::SINK_JOURNAL_BATCHES,
             journal_bytes_max: limits::SINK_JOURNAL_BYTES,
             renumber_after: limits::SINK_RENUMBER_AFTER,

@@ -15,6 +15,9 @@ use crate::{
 /// An idle engine is woken after so long.
 const PULSE_EVERY: Duration = Duration::from_secs(8);
 
+/// Longer than a question that found nothing is open.
+const STEADY: Duration = Duration::from_secs(1);
+
 /// So often.
 const PULSES_MAX: u32 = 5;
 
@@ -81,18 +84,20 @@ impl Turns {
         }
     }
 
-    /// The two in order: whoever asks first.
+    /// The two in order: whoever asks, and has for a while. Before that the other one may have had
+    /// the lease and lost it, and its last question may still take what the engine has to tell.
     async fn in_order(&self, pair: [Program; 2]) -> [Program; 2] {
         let deadline = Instant::now() + LIMIT;
+        let mut held = ([false; 2], Instant::now());
         loop {
-            match (self.asks(&pair[0]).await, self.asks(&pair[1]).await) {
-                (true, false) => return pair,
-                (false, true) => {
-                    let [first, second] = pair;
-                    return [second, first];
-                }
-                (true, true) => panic!("both ask"),
-                (false, false) => (),
+            let asks = [self.asks(&pair[0]).await, self.asks(&pair[1]).await];
+            assert_ne!(asks, [true, true], "both ask");
+            if asks != held.0 {
+                held = (asks, Instant::now());
+            }
+            if asks != [false, false] && held.1.elapsed() >= STEADY {
+                let [a, b] = pair;
+                return if asks[0] { [a, b] } else { [b, a] };
             }
             assert!(Instant::now() < deadline, "nobody asks");
             tokio::time::sleep(LOOK).await;

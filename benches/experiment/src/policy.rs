@@ -208,7 +208,7 @@ impl Mirror {
         let slot = index.register(replica.clone());
         let projection = Projection::Last8;
         let (removal, orphans_max) = (Removal::LastCopy, ORPHANS_MAX);
-        let view = View::new(ViewSettings { projection, removal, orphans_max, describes: false });
+        let view = View::new(ViewSettings::of(projection, removal, orphans_max));
         Mirror { replica, slot, view, next_seq: 0 }
     }
 

@@ -18,12 +18,7 @@ use crate::{
 };
 
 const BLOCK_SIZE: u32 = 16;
-const SETTINGS: ViewSettings = ViewSettings {
-    projection: Projection::Last8,
-    removal: Removal::PerCopy,
-    orphans_max: ORPHANS_MAX,
-    describes: false,
-};
+const SETTINGS: ViewSettings = ViewSettings::of(Projection::Last8, Removal::PerCopy, ORPHANS_MAX);
 
 /// Whole answers, with names, trust and versions, or (`DEPTHS`) numbers by slot into one list.
 pub struct Ours<const DEPTHS: bool> {

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     bus::{BusState, LogLife},
-    clock::Clock,
+    clock::{Clock, millis},
     config::NatsConfig,
     shared_log::{
         Called, Name, Named, called,
@@ -129,7 +129,7 @@ impl<'a> Desk<'a> {
             lives,
             bridge,
             stream: stream.to_owned(),
-            beat_ms: u64::try_from(config.streams.heartbeat.every.as_millis()).unwrap_or(u64::MAX),
+            beat_ms: millis(config.streams.heartbeat.every),
             epochs: buckets::epochs(&context, &config.streams).await?,
             status: buckets::status(&context, &config.streams).await?,
             plan: Plan::new(&config.streams),

@@ -62,7 +62,7 @@ fn law_holds_at_every_cut_of_every_recording() {
         let first = is_asked || engine == EngineKind::Sglang;
         let projection = if first { Projection::First8 } else { Projection::Last8 };
         let removal = registry::removal(&engine);
-        let settings = ViewSettings { projection, removal, orphans_max: 1000, describes: false };
+        let settings = ViewSettings::of(projection, removal, 1000);
         let batches = if is_asked { answered(&path) } else { batches(&engine, &path) };
         assert!(!batches.is_empty(), "{name}");
         let (mut all, mut linked) = (View::new(settings), Linked::default());

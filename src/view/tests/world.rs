@@ -17,12 +17,8 @@ pub(crate) const UNIT: u32 = 2;
 /// Its tokens are those of symbol 0, with an image among them.
 pub(crate) const IMAGE: u8 = 2;
 
-pub(crate) const SETTINGS: ViewSettings = ViewSettings {
-    projection: Projection::Last8,
-    removal: Removal::PerCopy,
-    orphans_max: 1_000,
-    describes: false,
-};
+pub(crate) const SETTINGS: ViewSettings =
+    ViewSettings::of(Projection::Last8, Removal::PerCopy, 1_000);
 
 /// Engines that hash alike have the same seed.
 #[derive(Clone, Copy)]

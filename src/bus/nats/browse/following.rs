@@ -16,7 +16,7 @@ use crate::{
         connect::reason,
         reader::{Located, locate},
     },
-    clock::Clock,
+    clock::{Clock, millis},
 };
 
 /// How often streams are looked for that were not there before.
@@ -130,7 +130,7 @@ impl Following<'_> {
 }
 
 fn since(span: Duration) -> DeliverPolicy {
-    let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let span_ms = millis(span);
     let at_ms = Clock::unix_ms().saturating_sub(span_ms);
     // Nothing of ours is older than what a date can say.
     datetime::from_nanos(i128::from(at_ms) * 1_000_000)

@@ -7,7 +7,7 @@ use async_nats::jetstream::{Context, stream::DirectGetErrorKind};
 use futures::TryStreamExt;
 
 use super::{Snapshots, StoreFault, age_ms};
-use crate::config::limits::BUS_SWEEP_REPLICAS;
+use crate::{clock::millis, config::limits::BUS_SWEEP_REPLICAS};
 
 impl Snapshots {
     /// Deletes chunks that no object has, and to which nothing was added for `grace`: as long as
@@ -36,7 +36,7 @@ impl Snapshots {
         {
             uploads.remove(&format!("{prefix}{}", info.nuid));
         }
-        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        let grace_ms = millis(grace);
         let mut deleted = 0;
         // The rest is looked at a minute later.
         for subject in uploads.into_iter().take(BUS_SWEEP_REPLICAS) {

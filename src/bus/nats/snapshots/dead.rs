@@ -14,6 +14,7 @@ use tracing::debug;
 use super::{Snapshots, StoreFault, age_ms, keep::Round};
 use crate::{
     bus::nats::{connect::reason, streams::Plan},
+    clock::millis,
     config::limits::{BUS_SNAPSHOT_GRACE, BUS_SWEEP_REPLICAS},
     shared_log::Pointer,
 };
@@ -58,7 +59,7 @@ fn is_dead(log_is_empty: bool, led_ms: Option<u64>, retention_ms: u64) -> bool {
 impl Snapshots {
     /// Deletes views and pointers of dead replicas. Returns how many views.
     pub(super) async fn sweep_dead(&self, dead: &Dead<'_>) -> Result<u64, StoreFault> {
-        let retention_ms = u64::try_from(dead.retention.as_millis()).unwrap_or(u64::MAX);
+        let retention_ms = millis(dead.retention);
         let listed = self.objects.list().await;
         let mut listed = listed.map_err(|error| StoreFault::server(&error))?;
         let mut old: BTreeMap<Replica, Vec<String>> = BTreeMap::new();

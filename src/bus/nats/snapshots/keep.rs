@@ -20,7 +20,7 @@ use crate::{
         session::{Session, Sessions},
         streams::Plan,
     },
-    clock::Clock,
+    clock::{Clock, millis},
     config::{
         NatsConfig,
         limits::{BUS_CUT_DEADLINE, BUS_SNAPSHOT_AGAIN, BUS_SNAPSHOT_PUBLISHED},
@@ -157,11 +157,11 @@ impl Keep {
         let Some(Kept { at, pointer }) = kept else { return true };
         let age = self.clock.now().0.saturating_sub(at.0);
         let moved = status.cursor.next_seq.0.saturating_sub(pointer.resume_seq.0);
-        let every = ms(self.config.snapshots.interval);
+        let every = millis(self.config.snapshots.interval);
         // Who reads on from a view before a reset keeps nothing of it.
         let reset = handle.life.as_ref().and_then(|life| life.reset());
         // Its newest message must not age out before what leads past it is stored.
-        let aging = ms(self.config.streams.retention) / 4;
+        let aging = millis(self.config.streams.retention) / 4;
         bus_epoch(handle, status.cursor.epoch) != Some(pointer.epoch)
             || status.trust.device > pointer.trust
             || (moved > 0 && age >= every)
@@ -189,7 +189,7 @@ impl Round<'_> {
             let Some(store) = self.store.get() else { continue };
             self.store_due().await;
             if self.keep.clock.now() >= sweep_at {
-                sweep_at = self.keep.clock.now().plus(ms(SWEEP_EVERY));
+                sweep_at = self.keep.clock.now().plus(millis(SWEEP_EVERY));
                 self.sweep(store).await;
             }
         }
@@ -323,7 +323,7 @@ impl Round<'_> {
         epoch: Epoch,
         resume_seq: Seq,
     ) -> bool {
-        let until = self.keep.clock.now().plus(ms(BUS_SNAPSHOT_PUBLISHED));
+        let until = self.keep.clock.now().plus(millis(BUS_SNAPSHOT_PUBLISHED));
         loop {
             let newest = newest_end(stream, key).await.ok().flatten();
             if newest.is_some_and(|end| end.epoch == epoch && end.next_seq >= resume_seq) {
@@ -366,12 +366,8 @@ fn bus_epoch(handle: &ReplicaHandle, local: Epoch) -> Option<Epoch> {
 
 impl Keep {
     fn is_recent(&self, kept: &Kept) -> bool {
-        self.clock.now() < kept.at.plus(ms(BUS_SNAPSHOT_AGAIN))
+        self.clock.now() < kept.at.plus(millis(BUS_SNAPSHOT_AGAIN))
     }
-}
-
-fn ms(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -20,7 +20,11 @@ use futures::{StreamExt, TryStreamExt};
 use kvbridge_schemas::{Cursor, ReplicaKey};
 
 use super::{connect::reason, streams::Plan};
-use crate::{clock::Clock, config::NatsConfig, shared_log::Pointer};
+use crate::{
+    clock::{Clock, millis},
+    config::NatsConfig,
+    shared_log::Pointer,
+};
 
 pub(super) use keep::{Keep, keep};
 pub(super) use stream::bytes_of;
@@ -135,7 +139,7 @@ impl Snapshots {
     ) -> Result<bool, StoreFault> {
         let entry = self.pointers.entry(key.as_str()).await;
         let entry = entry.map_err(|error| StoreFault::server(&error))?;
-        let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let span_ms = millis(span);
         let entry = entry.filter(|entry| entry.operation == kv::Operation::Put);
         Ok(entry.is_some_and(|entry| age_ms(entry.created.unix_timestamp_nanos()) < span_ms))
     }
@@ -181,7 +185,7 @@ impl Snapshots {
     /// Deletes objects that readers have not been sent to for `grace`, of the replicas given: what
     /// a bridge does not keep it leaves to those that do.
     async fn sweep(&self, keys: &[ReplicaKey], grace: Duration) -> Result<u64, StoreFault> {
-        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        let grace_ms = millis(grace);
         let listed = self.objects.list().await;
         let mut listed = listed.map_err(|error| StoreFault::server(&error))?;
         let mut old = Vec::new();
