@@ -8,7 +8,6 @@ use kvbridge_schemas::{
     digest,
 };
 
-use super::inbox::Stored;
 use crate::shared_log::{FORMAT, batch_of};
 
 /// Why a message is not a batch of its replica. The words are labels.
@@ -41,15 +40,19 @@ pub(in crate::bus::nats) fn place_of(headers: &HeaderMap) -> Option<(Epoch, Seq)
 
 /// What the body says. One that cannot be read still has a place if its headers are ours: its seq
 /// is then not missing, only its content, and recovery asks for it once more before it gives it up.
-pub(super) fn read(replica: &Replica, message: &Stored) -> Read {
-    match envelope_of(replica, &message.payload) {
+pub(super) fn read(
+    replica: &Replica,
+    payload: &[u8],
+    place: impl FnOnce() -> Option<(Epoch, Seq)>,
+) -> Read {
+    match envelope_of(replica, payload) {
         // It covers no seq: between two batches a bridge says what it believes.
         Ok(envelope) if envelope.span == 0 => Read::Said(Box::new(envelope)),
         Ok(envelope) => {
             let trust = envelope.trust;
-            Read::Batch(batch_of(envelope, bytes(message)), trust)
+            Read::Batch(batch_of(envelope, bytes(payload)), trust)
         }
-        Err(why) => Read::Not(message.place.map(|place| unread(place, message)), why),
+        Err(why) => Read::Not(place().map(|place| unread(place, payload)), why),
     }
 }
 
@@ -75,25 +78,25 @@ pub(in crate::bus::nats) fn envelope_of(
     if envelope.replica == *replica { Ok(envelope) } else { Err(Unreadable::WrongReplica) }
 }
 
-fn unread((epoch, seq): (Epoch, Seq), message: &Stored) -> Batch {
+fn unread((epoch, seq): (Epoch, Seq), payload: &[u8]) -> Batch {
     Batch {
         epoch: Some(epoch),
         incarnation: None,
         seq,
         span: 1,
-        digest: digest(&message.payload),
+        digest: digest(payload),
         ts: 0,
         format: FORMAT,
         hash: HashInfo { scheme: HashScheme::Unknown, block_size: 0 },
         rank: None,
         events: Vec::new(),
         loss: Loss::Body,
-        bytes: bytes(message),
+        bytes: bytes(payload),
     }
 }
 
-fn bytes(message: &Stored) -> u32 {
-    u32::try_from(message.payload.len()).unwrap_or(u32::MAX)
+fn bytes(payload: &[u8]) -> u32 {
+    u32::try_from(payload.len()).unwrap_or(u32::MAX)
 }
 
 /// Where the log stands behind a message, as far as it can be read.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use async_nats::{
-    Client,
+    Client, Message,
     jetstream::{
         consumer::{DeliverPolicy, pull},
         stream::LastRawMessageErrorKind,
@@ -20,7 +20,6 @@ use tokio::{sync::mpsc, time::error::Elapsed};
 
 use super::{
     Log, Reader,
-    inbox::Stored,
     locate::{Handle, Located, locate},
     message::{Read, place_of, read},
     source::{Part, WINDOW},
@@ -231,9 +230,7 @@ impl Range<'_> {
                 return Ok(0);
             }
             self.next = at + 1;
-            let place = message.headers.as_ref().and_then(place_of);
-            let stored = Stored { at: BusSeq(at), place, payload: message.payload };
-            self.answer.take(&stored).await?;
+            self.answer.take(BusSeq(at), &message).await?;
         }
     }
 
@@ -276,9 +273,7 @@ impl Range<'_> {
             let (at, pending) = (info.stream_sequence, info.pending);
             if at <= self.last {
                 self.next = at.saturating_add(1);
-                let place = message.headers.as_ref().and_then(place_of);
-                let payload = message.payload.clone();
-                self.answer.take(&Stored { at: BusSeq(at), place, payload }).await?;
+                self.answer.take(BusSeq(at), &message).await?;
             }
             if at >= self.last || pending == 0 {
                 return Ok(());
@@ -307,8 +302,9 @@ struct Run {
 }
 
 impl Answer<'_> {
-    async fn take(&mut self, message: &Stored) -> Result<(), Broken> {
-        let batch = match read(self.replica, message) {
+    async fn take(&mut self, at: BusSeq, message: &Message) -> Result<(), Broken> {
+        let place = || message.headers.as_ref().and_then(place_of);
+        let batch = match read(self.replica, &message.payload, place) {
             Read::Batch(batch, trust) => Some((batch, trust)),
             // What a bridge believed then. What it believes now is in its heartbeat.
             Read::Said(_) => None,
@@ -322,7 +318,7 @@ impl Answer<'_> {
             return Ok(());
         };
         // Only its bounds release what waits: an answer is read as fast as it comes.
-        self.window.push(Tick(0), Place::of(&batch), (batch, message.at, trust), &mut self.out);
+        self.window.push(Tick(0), Place::of(&batch), (batch, at, trust), &mut self.out);
         self.released();
         if self.run.bytes >= RUN_BYTES { self.send().await } else { Ok(()) }
     }

@@ -85,6 +85,13 @@ struct Open {
     task: AbortHandle,
 }
 
+impl Open {
+    /// The next part of the run that came last.
+    fn at_hand(&mut self) -> Option<(Attempt, Part)> {
+        Some((self.attempt, self.run.pop_front()?))
+    }
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
         self.task.abort();
@@ -151,7 +158,7 @@ impl LogSource {
             }
             Arrived::Message(message) => {
                 self.metrics.read.increment(1);
-                let batch = match read(&self.replica, &message) {
+                let batch = match read(&self.replica, &message.payload, || message.place) {
                     Read::Batch(batch, _) => batch,
                     Read::Said(envelope) => {
                         self.reader.vouches.said(&envelope);
@@ -276,6 +283,12 @@ impl Source for LogSource {
             if let Some(delivery) = self.ready.pop_front() {
                 return Some(delivery);
             }
+            // A run is short: what it keeps waiting is less than what one look at everything costs
+            // a message.
+            if let Some((attempt, part)) = self.open.as_mut().and_then(Open::at_hand) {
+                self.answered(attempt, Some(part));
+                continue;
+            }
             let clock = self.reader.clock;
             // Not biased: a long answer must not let the inbox overflow, nor the reverse. Each
             // branch takes its item in the poll that completes it, so dropping this loses nothing.
@@ -306,8 +319,5 @@ impl Source for LogSource {
 
 async fn next_part(open: &mut Option<Open>) -> (Attempt, Option<Part>) {
     let Some(open) = open else { return std::future::pending().await };
-    match open.run.pop_front() {
-        Some(part) => (open.attempt, Some(part)),
-        None => (open.attempt, open.parts.recv().await),
-    }
+    (open.attempt, open.parts.recv().await)
 }
