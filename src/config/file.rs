@@ -257,6 +257,8 @@ pub struct ReadyFile {
 pub struct BackfillFile {
     /// `off`, `auto` or `always`.
     pub mode: Option<String>,
+    /// How long what a router told is believed.
+    pub ttl: Option<Span>,
 }
 
 /// `[shutdown]`

@@ -104,7 +104,7 @@ pub struct Config {
     /// When `/readyz` says so.
     pub ready: ReadyConfig,
     /// When guesses of routers are taken.
-    pub backfill: BackfillMode,
+    pub backfill: BackfillConfig,
     /// The orderly end.
     pub shutdown: ShutdownConfig,
     /// Routers to feed.
@@ -156,6 +156,15 @@ pub struct DiscoveryConfig {
     pub grace: Duration,
     /// Who is asked for names; absent = as the system has it.
     pub nameserver: Option<SocketAddr>,
+}
+
+/// How guesses of routers are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackfillConfig {
+    /// When at all.
+    pub mode: BackfillMode,
+    /// How long each is believed.
+    pub ttl: Duration,
 }
 
 /// When `/readyz` says 200.

@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    BusConfig, Config, IndexConfig, Limits, Problems, ReadyConfig, RecoveryConfig, ShutdownConfig,
-    StateConfig, ViewConfig,
+    BackfillConfig, BusConfig, Config, IndexConfig, Limits, Problems, ReadyConfig, RecoveryConfig,
+    ShutdownConfig, StateConfig, ViewConfig,
     file::{
         BackfillFile, File, IndexFile, LimitsFile, ReadyFile, RecoveryFile, ShutdownFile, Size,
         Span, StateFile, ViewFile,
@@ -12,7 +12,11 @@ use super::{
     limits,
     sources::Named,
 };
-use crate::{adapters::Adapters, index::BackfillMode, jobs::OnUnrecoverable};
+use crate::{
+    adapters::Adapters,
+    index::{BackfillMode, SPECULATIVE_TTL_MS},
+    jobs::OnUnrecoverable,
+};
 
 /// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
 pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
@@ -219,8 +223,16 @@ impl Check<'_> {
         }
     }
 
-    fn backfill(&mut self, file: &BackfillFile) -> BackfillMode {
-        match file.mode.as_deref() {
+    fn backfill(&mut self, file: &BackfillFile) -> BackfillConfig {
+        let ttl = Duration::from_millis(SPECULATIVE_TTL_MS);
+        BackfillConfig {
+            mode: self.backfill_mode(file.mode.as_deref()),
+            ttl: self.span("backfill.ttl", file.ttl, ttl),
+        }
+    }
+
+    fn backfill_mode(&mut self, mode: Option<&str>) -> BackfillMode {
+        match mode {
             Some("off") => BackfillMode::Off,
             None | Some("auto") => BackfillMode::Auto,
             Some("always") => BackfillMode::Always,

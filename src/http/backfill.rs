@@ -14,6 +14,7 @@ use super::{
     question::{Asked, Question},
 };
 use crate::{
+    clock::millis,
     index::{BackfillTerms, Backfilled, QueryError, SPECULATIVE_BLOCKS_MAX},
     telemetry::Backfills,
 };
@@ -40,8 +41,9 @@ fn take(api: &Shared, question: &Question) -> Result<Response, Problem> {
     let (key, handle) = question.replica(api)?;
     let pool_blocks = handle.signs.pool_blocks().and_then(|pool| usize::try_from(pool).ok());
     let terms = BackfillTerms {
-        mode: api.backfill,
+        mode: api.backfill.mode,
         blocks_max: pool_blocks.unwrap_or(SPECULATIVE_BLOCKS_MAX),
+        ttl_ms: millis(api.backfill.ttl),
         now: api.pipeline.clock.now(),
     };
     let taken = api.pipeline.index.backfill(&key, &question.query(), terms);

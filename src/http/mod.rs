@@ -83,9 +83,8 @@ pub use sources::{EngineStanding, EntryStanding, SourceError, SourceRequest};
 
 use crate::{
     alarms::Alarms,
-    config::{HttpConfig, Limits, Problems, ReadyConfig, limits},
+    config::{BackfillConfig, HttpConfig, Limits, Problems, ReadyConfig, limits},
     foreman::Foreman,
-    index::BackfillMode,
     pipeline::Pipeline,
     telemetry::{self, Metrics},
 };
@@ -113,7 +112,7 @@ pub struct ApiParts {
     /// When it says that it is ready.
     pub ready: ReadyConfig,
     /// When guesses of routers are taken.
-    pub backfill: BackfillMode,
+    pub backfill: BackfillConfig,
     /// Replicas appear by themselves.
     pub finds_more: bool,
     /// Ends its streams.
@@ -141,7 +140,7 @@ struct Shared {
     /// Decisions so far, to log one of many.
     routes_decided: AtomicU64,
     feedback: feedback::Feedback,
-    backfill: BackfillMode,
+    backfill: BackfillConfig,
     reloads: mpsc::Sender<ReloadRequest>,
     reloads_taken: Mutex<Option<mpsc::Receiver<ReloadRequest>>>,
     sources: mpsc::Sender<SourceRequest>,

@@ -148,7 +148,7 @@ impl Question {
         let answer = api.pipeline.index.query(&query);
         api.alarms.asked(now, &query, answer.as_ref());
         let mut answer = answer?;
-        api.pipeline.index.speculate(&query, &mut answer, api.backfill, now);
+        api.pipeline.index.speculate(&query, &mut answer, api.backfill.mode, now);
         Ok(answer)
     }
 

@@ -1,6 +1,6 @@
 //! One replica behind the API, without a socket.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
@@ -131,7 +131,10 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
             foreman: Foreman::new(Arc::clone(&fleet), clock),
             render,
             ready,
-            backfill: BackfillMode::Auto,
+            backfill: BackfillConfig {
+                mode: crate::index::BackfillMode::Auto,
+                ttl: Duration::from_secs(120),
+            },
             finds_more,
             stop,
         })

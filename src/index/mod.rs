@@ -112,6 +112,8 @@ pub struct BackfillTerms {
     pub mode: BackfillMode,
     /// How many blocks the replica can hold, or [`SPECULATIVE_BLOCKS_MAX`].
     pub blocks_max: usize,
+    /// How long each is believed; [`SPECULATIVE_TTL_MS`] where nobody says.
+    pub ttl_ms: u64,
     /// Now.
     pub now: Tick,
 }

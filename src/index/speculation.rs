@@ -1,6 +1,6 @@
 //! What routers say that a replica computed: guesses, kept apart from its view.
 //!
-//! A guess is a block at its place in a sequence. It is believed for [`SPECULATIVE_TTL_MS`] and no
+//! A guess is a block at its place in a sequence. It is believed for a time that is set and no
 //! longer, because nobody says when the engine drops it; what the engine's events say of the same
 //! content replaces it at once. It never becomes a match: answers show it in a field of its own.
 
@@ -19,8 +19,8 @@ use crate::{
     view::{Delta, namespace},
 };
 
-/// How long a guess is believed. Shorter: a conversation whose user thinks is sent elsewhere.
-/// Longer: what a busy engine dropped meanwhile is believed still.
+/// How long a guess is believed, if nothing else is set. Shorter: a conversation whose user thinks
+/// is sent elsewhere. Longer: what a busy engine dropped meanwhile is believed still.
 pub const SPECULATIVE_TTL_MS: u64 = 120_000;
 
 /// Guesses of one replica, where its pool is larger or not known. Too small: long contexts do not
@@ -73,6 +73,7 @@ pub enum Backfilled {
 /// The guesses of one replica. All have one window: blocks of two sizes do not compare.
 pub(super) struct Speculation {
     window: Window,
+    ttl_ms: u64,
     /// By place: the hash of all contents from the root on. The value is the block's own content.
     blocks: Recent<u64, u64>,
     /// Places by content, to find what an event speaks of.
@@ -80,9 +81,9 @@ pub(super) struct Speculation {
 }
 
 impl Speculation {
-    fn new(window: Window) -> Speculation {
-        let blocks = Recent::new(SPECULATIVE_BLOCKS_MAX, SPECULATIVE_TTL_MS);
-        Speculation { window, blocks, places: BTreeSet::new() }
+    fn new(window: Window, ttl_ms: u64) -> Speculation {
+        let blocks = Recent::new(SPECULATIVE_BLOCKS_MAX, ttl_ms);
+        Speculation { window, ttl_ms, blocks, places: BTreeSet::new() }
     }
 
     /// Guesses the blocks of a prompt but the first `held`, which the view has. Returns how many
@@ -132,7 +133,7 @@ impl Speculation {
                     self.forget(content);
                 }
             }
-            Delta::Cleared => *self = Speculation::new(self.window),
+            Delta::Cleared => *self = Speculation::new(self.window, self.ttl_ms),
         }
     }
 
@@ -189,7 +190,7 @@ impl Model {
         let mut guessed = entry.speculation();
         let speculation = match &mut *guessed {
             Some(speculation) if speculation.window == window => speculation,
-            other => other.insert(Speculation::new(window)),
+            other => other.insert(Speculation::new(window, terms.ttl_ms)),
         };
         let sequence = (namespace(query.lora, query.salt), contents);
         let held = in_blocks(held.matched_tokens, window);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use kvbridge::{
     api::Removal,
     index::{
-        BackfillMode, BackfillTerms, Generation, Index, Prompt, Published, Query, ReplicaSlot,
+        BackfillMode, BackfillTerms, Generation, Index, Prompt, Published, Query, ReplicaSlot, SPECULATIVE_TTL_MS,
         SPECULATIVE_BLOCKS_MAX,
     },
     recovery::Tick,
@@ -88,7 +88,7 @@ pub struct Router {
 /// What kvbridge has of one replica.
 struct Mirror {
     replica: Replica,
-    slot: ReplicaSlot,
+    slot: ReplicaSlot, SPECULATIVE_TTL_MS,
     view: View,
     next_seq: u64,
 }
@@ -167,7 +167,7 @@ impl Router {
             Policy::RoutedTable { .. } => self.tables[at].extend(&turn.blocks),
             Policy::OursBackfill { .. } => {
                 let (mode, blocks_max) = (BackfillMode::Auto, SPECULATIVE_BLOCKS_MAX);
-                let terms = BackfillTerms { mode, blocks_max, now: tick(now_us) };
+                let terms = BackfillTerms { mode, blocks_max, ttl_ms: SPECULATIVE_TTL_MS, now: tick(now_us) };
                 let query = query(turn, self.block_size);
                 let told = self.index.backfill(&self.mirrors[at].replica.key(), &query, terms);
                 told.expect("the replica is registered");

@@ -49,7 +49,7 @@ impl Desk {
 
     fn tell(&self, query: &Query<'_>) -> Backfilled {
         let Desk { mode, blocks_max, now, .. } = *self;
-        let terms = BackfillTerms { mode, blocks_max, now: Tick(now) };
+        let terms = BackfillTerms { mode, blocks_max, ttl_ms: SPECULATIVE_TTL_MS, now: Tick(now) };
         self.index.backfill(&replica("a").key(), query, terms).unwrap()
     }
 
@@ -115,7 +115,7 @@ proptest! {
                     let told = with.index.backfill(
                         &replica("a").key(),
                         &in_size(&told),
-                        BackfillTerms { mode: with.mode, blocks_max: 5, now: Tick(with.now) },
+                        BackfillTerms { mode: with.mode, blocks_max: 5, ttl_ms: SPECULATIVE_TTL_MS, now: Tick(with.now) },
                     );
                     match told {
                         Ok(Backfilled::Taken { blocks, .. }) => {
@@ -223,7 +223,8 @@ fn a_withdrawal_makes_guesses_count_and_off_takes_none() {
     assert_eq!(desk.tell(&query(&whole)), Backfilled::Off);
     assert_eq!(desk.ask(&query(&whole)), (0, 0));
     let unknown = Replica { model: "m".into(), instance: "z".into(), rank: 0 };
-    let terms = BackfillTerms { mode: BackfillMode::Auto, blocks_max: 1, now: Tick(0) };
+    let terms =
+        BackfillTerms { mode: BackfillMode::Auto, blocks_max: 1, ttl_ms: 1_000, now: Tick(0) };
     assert!(desk.index.backfill(&unknown.key(), &query(&whole), terms).is_err());
 }
 
@@ -232,7 +233,8 @@ fn a_withdrawal_makes_guesses_count_and_off_takes_none() {
 fn guesses_follow_the_size_that_the_engine_shows() {
     let index = Index::new();
     let mut feed = Feed::new(&index, "a", 1);
-    let terms = BackfillTerms { mode: BackfillMode::Always, blocks_max: 100, now: Tick(0) };
+    let terms =
+        BackfillTerms { mode: BackfillMode::Always, blocks_max: 100, ttl_ms: 1_000, now: Tick(0) };
     let whole = prompt();
     let tell = || index.backfill(&replica("a").key(), &query(&whole), terms).unwrap();
     assert_eq!(tell(), Backfilled::Taken { blocks: 1, evicted: 0 });
@@ -242,4 +244,23 @@ fn guesses_follow_the_size_that_the_engine_shows() {
     index.speculate(&query(&whole), &mut answer, terms.mode, Tick(0));
     let found = &answer.replicas[0];
     assert_eq!((found.matched_tokens, found.speculative_tokens), (4, 16));
+}
+
+/// As long as whoever told it was given, whatever others have.
+#[test]
+fn a_guess_lasts_as_long_as_is_set() {
+    for ttl_ms in [1_000, 7_200_000] {
+        let index = Index::new();
+        let _feed = Feed::new(&index, "a", 1);
+        let mode = BackfillMode::Always;
+        let terms = BackfillTerms { mode, blocks_max: 100, ttl_ms, now: Tick(0) };
+        let whole = prompt();
+        index.backfill(&replica("a").key(), &query(&whole), terms).unwrap();
+        let guessed_at = |now| {
+            let mut answer = index.query(&query(&whole)).unwrap();
+            index.speculate(&query(&whole), &mut answer, mode, Tick(now));
+            answer.replicas[0].speculative_tokens
+        };
+        assert_eq!((guessed_at(ttl_ms - 1), guessed_at(ttl_ms)), (16, 0));
+    }
 }
