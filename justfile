@@ -62,6 +62,11 @@ bench:
 bench-bus *arguments:
     cargo run --release --manifest-path benches/bus/Cargo.toml -- {{arguments}}
 
+# instructions a block of the hot paths, by callgrind; `--write` keeps what it finds
+guard *arguments:
+    cargo build --release --manifest-path benches/guard/Cargo.toml
+    python3 benches/guard/check.py benches/guard/target/release/bench-guard {{arguments}}
+
 # the reported experiment, simulated: tables of docs/experiments.md
 experiment *arguments:
     cargo run --release --manifest-path benches/experiment/Cargo.toml -- {{arguments}}
