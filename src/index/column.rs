@@ -73,6 +73,8 @@ pub(super) struct Column {
     pub(super) tiers: VecMap<TierNumber, u64>,
     /// Blocks were told to come before themselves, through others.
     pub(super) has_rings: bool,
+    /// How often the keys of `windows` or `tiers` changed.
+    shape: u64,
 }
 
 impl Column {
@@ -99,6 +101,35 @@ impl Column {
         self.nodes.len()
     }
 
+    /// One more block with that window.
+    pub(super) fn add_window(&mut self, window: Window) {
+        let count = self.windows.or_default(window);
+        self.shape += u64::from(*count == 0);
+        *count += 1;
+    }
+
+    /// One more block in that tier.
+    pub(super) fn add_tier(&mut self, tier: TierNumber) {
+        let count = self.tiers.or_default(tier);
+        self.shape += u64::from(*count == 0);
+        *count += 1;
+    }
+
+    /// One block less with that window.
+    pub(super) fn take_window(&mut self, window: Window) {
+        self.shape += u64::from(take_one(&mut self.windows, &window));
+    }
+
+    /// One block less in that tier.
+    pub(super) fn take_tier(&mut self, tier: TierNumber) {
+        self.shape += u64::from(take_one(&mut self.tiers, &tier));
+    }
+
+    /// Differs when other windows or tiers are in use than before.
+    pub(super) fn shape(&self) -> u64 {
+        self.shape
+    }
+
     /// All nodes in the order of their parents.
     pub(super) fn by_parent(&self) -> Vec<(LinkParent, NodeId)> {
         let mut all: Vec<_> = self.nodes.iter().map(|node| (node.parent(), node.id())).collect();
@@ -117,4 +148,15 @@ impl Column {
 
 fn hash(id: NodeId) -> u64 {
     mix(id.key ^ u64::from(id.block_size))
+}
+
+/// One less of that; whether it was the last one.
+fn take_one<K: Ord>(counts: &mut VecMap<K, u64>, key: &K) -> bool {
+    let Some(count) = counts.get_mut(key) else { return false };
+    *count -= 1;
+    let was_last = *count == 0;
+    if was_last {
+        counts.remove(key);
+    }
+    was_last
 }

@@ -4,10 +4,7 @@ use super::{
     page::{KNOWN, TierNumber},
     tree::Tree,
 };
-use crate::{
-    maps::vec_map::VecMap,
-    view::{LinkParent, NodeId},
-};
+use crate::view::{LinkParent, NodeId};
 
 impl Tree {
     pub(super) fn unlink(&mut self, column: u32, id: NodeId, tier: TierNumber) {
@@ -19,11 +16,11 @@ impl Tree {
         let held = page.is_held(column, node.place().at);
         let window = page.window;
         let columns = self.column_mut(column);
-        take_one(&mut columns.tiers, &tier);
+        columns.take_tier(tier);
         if held {
             return;
         }
-        take_one(&mut columns.windows, &window);
+        columns.take_window(window);
         if node.children > 0 {
             self.page_mut(node.place().page).set(column, KNOWN, node.place().at);
         }
@@ -84,14 +81,5 @@ impl Tree {
         }
         let page = self.page(node.place().page)?;
         (!page.is_held(column, node.place().at)).then_some(id)
-    }
-}
-
-fn take_one<K: Ord>(counts: &mut VecMap<K, u64>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
     }
 }

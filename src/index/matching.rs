@@ -1,46 +1,21 @@
 //! A question's answer: for each replica what its trust lets it use, and how far that goes.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::collections::BTreeSet;
 
-use kvbridge_schemas::{Tier, TierTrust, Trust};
+use kvbridge_schemas::{Tier, TierTrust};
 
 use super::{
-    Prompt, Published, Query, ReplicaMatch, ReplicaSlot, TierMatch,
-    column::Column,
+    Prompt, Query, ReplicaMatch, ReplicaSlot, TierMatch,
     model::{Member, Model, Shared},
     page::Window,
     query::PromptHashes,
-    tree::{DEVICE, Tree},
-    walk::{Depths, Wanted},
+    walk::Depths,
+    weighing::{Claim, Weight},
 };
 use crate::view::namespace;
 
-/// A writer died half-way through a batch.
-const REASON_FAULT: &str = "index_fault";
-/// The engine sends hashes without tokens.
-const REASON_NO_CONTENT: &str = "no_content";
 /// The prompt is told in a block size that this replica does not use.
 pub const REASON_BLOCK_SIZE: &str = "block_size";
-
-/// What a replica's version lets a query use.
-struct Terms<'a> {
-    slot: ReplicaSlot,
-    member: &'a Member,
-    column: &'a Column,
-    /// Why it cannot be compared, if so.
-    refused: Option<&'static str>,
-    /// Which of the [`Asked::tiers`].
-    tiers: Range<usize>,
-}
-
-/// A query to some replicas of one version of a model.
-struct Asked<'a> {
-    terms: Vec<Terms<'a>>,
-    /// For each replica those that count, nearest first.
-    tiers: Vec<&'a Tier>,
-    /// In use, smallest block size first.
-    windows: Vec<Window>,
-}
 
 /// What a walk with each window found.
 type Walked = Vec<(Window, Depths)>;
@@ -55,14 +30,22 @@ impl Model {
         hashes: &mut PromptHashes<'_>,
         used: &mut BTreeSet<u32>,
     ) -> Vec<ReplicaMatch> {
-        let (shared, died) = match self.read() {
-            Ok(shared) => (shared, false),
-            Err(shared) => (shared, true),
+        let shared = match self.read() {
+            Ok(shared) => shared,
+            Err(shared) => {
+                let asked = shared.asked(only);
+                return asked.map(|(_, member)| member.entry.faulted()).collect();
+            }
         };
-        let asked = Asked::new(query, &shared, only, died);
-        used.extend(asked.windows.iter().map(|window| window.block_size));
-        let walked = asked.walk(query, &shared.tree, hashes);
-        asked.terms.iter().map(|terms| terms.answer(&walked, &asked.tiers)).collect()
+        let claim = Claim::of(query);
+        let windows = match only.map(|only| shared.members.get(&only)) {
+            Some(Some(member)) => &member.weights.windows,
+            Some(None) | None => &shared.windows,
+        };
+        used.extend(windows.iter().map(|window| window.block_size));
+        let walked = shared.walk(windows, query, hashes);
+        let answer = |(_, member): (_, &Member)| member.answer(claim, query, &walked);
+        shared.asked(only).map(answer).collect()
     }
 
     /// The matched blocks of all replicas that have any.
@@ -73,13 +56,18 @@ impl Model {
         depths: &mut Vec<(ReplicaSlot, u64)>,
     ) {
         let Ok(shared) = self.read() else { return };
-        let asked = Asked::new(query, &shared, None, false);
-        let walked = asked.walk(query, &shared.tree, hashes);
-        for terms in asked.terms.iter().filter(|terms| terms.refused.is_none()) {
-            let withdrawn = terms.member.entry.withdrawn(&terms.member.published).is_some();
-            match terms.best(&walked) {
-                Some((blocks, ..)) if blocks > 0 && !withdrawn => depths.push((terms.slot, blocks)),
-                Some(_) | None => (),
+        let walked = shared.walk(&shared.windows, query, hashes);
+        let blocks_of = |column| match walked.as_slice() {
+            [(_, depths)] => depths.all_of(column),
+            walked => longest(walked, |_| true, column).0,
+        };
+        for (slot, column) in &shared.order {
+            let blocks = blocks_of(*column);
+            if blocks > 0
+                && let Some(member) = shared.members.get(slot)
+                && member.entry.withdrawn(&member.published).is_none()
+            {
+                depths.push((*slot, blocks));
             }
         }
     }
@@ -93,140 +81,82 @@ impl Model {
     }
 }
 
-impl<'a> Asked<'a> {
-    fn new(
-        query: &Query<'_>,
-        shared: &'a Shared,
+impl Shared {
+    /// Those that are asked, by key.
+    fn asked(
+        &self,
         only: Option<ReplicaSlot>,
-        died: bool,
-    ) -> Asked<'a> {
-        let slots = shared.order.iter().filter(|slot| only.is_none_or(|only| only == **slot));
-        let capacity = if only.is_none() { shared.order.len() } else { 1 };
-        let mut asked = Asked {
-            terms: Vec::with_capacity(capacity),
-            tiers: Vec::with_capacity(capacity),
-            windows: Vec::new(),
-        };
-        for slot in slots {
-            let Some(member) = shared.members.get(slot) else { continue };
-            let Some(column) = shared.tree.column(member.column) else { continue };
-            let fault = (died || member.faulted).then_some(REASON_FAULT);
-            let at = asked.tiers.len();
-            let mut terms = Terms { slot: *slot, member, column, refused: fault, tiers: at..at };
-            if fault.is_none() {
-                terms.weigh(query, &shared.tree, &mut asked.tiers);
-                for window in column.windows.keys() {
-                    if !asked.windows.contains(window) {
-                        asked.windows.push(*window);
-                    }
-                }
-            }
-            asked.terms.push(terms);
-        }
-        asked.windows.sort_unstable();
-        asked
+    ) -> impl Iterator<Item = (ReplicaSlot, &Member)> + '_ {
+        let slots = self.order.iter().map(|(slot, _)| *slot);
+        let asked = slots.filter(move |slot| only.is_none_or(|only| only == *slot));
+        asked.filter_map(|slot| Some((slot, self.members.get(&slot)?)))
     }
 
-    fn walk(&self, query: &Query<'_>, tree: &Tree, hashes: &mut PromptHashes<'_>) -> Walked {
-        let width = self.terms.iter().map(|terms| terms.tiers.len()).max().unwrap_or(0);
-        let mut wanted = Wanted::nothing(tree.column_count(), width);
-        for terms in self.terms.iter().filter(|terms| terms.refused.is_none()) {
-            for (number, tier) in self.tiers[terms.tiers.clone()].iter().enumerate() {
-                wanted.set(terms.member.column, number, tree.tier_number(tier));
-            }
-        }
+    fn walk(&self, windows: &[Window], query: &Query<'_>, hashes: &mut PromptHashes<'_>) -> Walked {
+        let wanted = &self.wanted[Claim::of(query)];
         let root = namespace(query.lora, query.salt);
         let walk = |window: &Window| {
             let contents = hashes.of(*window)?;
-            Some((*window, tree.walk(root, contents, *window, &wanted)))
+            Some((*window, self.tree.walk(root, contents, *window, wanted)))
         };
-        self.windows.iter().filter_map(walk).collect()
+        windows.iter().filter_map(walk).collect()
     }
 }
 
-impl<'a> Terms<'a> {
-    /// Finds out what may be used, and appends the tiers that count.
-    fn weigh(&mut self, query: &Query<'_>, tree: &'a Tree, tiers: &mut Vec<&'a Tier>) {
-        let published = &self.member.published;
-        let accept = query.accept.max(Trust::LowerBound);
-        let proven = |tier: &Tier| !is_hint(tier, published) && published.trust.of(tier) >= accept;
-        // A hint adds to what is proven; alone it is nobody's word.
-        if proven(&Tier::Device) || proven(&Tier::Host) {
-            let counts = |tier: &&Tier| proven(tier) || (query.hints && is_hint(tier, published));
-            let held = self.column.tiers.keys().filter_map(|number| tree.tier(*number));
-            let device = self.column.tiers.get(&DEVICE).is_none().then_some(&Tier::Device);
-            tiers.extend(device.into_iter().chain(held).filter(counts));
-            if tiers.len() == self.tiers.start {
-                tiers.push(&Tier::Host); // proven to hold nothing
-            }
+/// The longest match in tokens, of a column with such windows: how many blocks, and what was walked
+/// for it. Of equal ones that in the smaller blocks.
+fn longest(
+    walked: &[(Window, Depths)],
+    has: impl Fn(&Window) -> bool,
+    column: u32,
+) -> (u64, Option<&(Window, Depths)>) {
+    let (mut most, mut best) = (0, None);
+    for found in walked.iter().filter(|(window, _)| has(window)) {
+        let (window, depths) = found;
+        let tokens = depths.all_of(column) * u64::from(window.block_size);
+        if best.is_none() || tokens > most {
+            (most, best) = (tokens, Some(found));
         }
-        self.tiers.end = tiers.len();
-        tiers[self.tiers.clone()].sort_unstable();
-        let told_otherwise = match query.prompt {
-            Prompt::Tokens(_) => false,
-            Prompt::Content { block_size, .. } => {
-                let mut windows = self.column.windows.keys();
-                !self.column.windows.is_empty() && windows.all(|it| it.block_size != block_size)
-            }
-        };
-        self.refused = if self.tiers.is_empty() {
-            Some(published.reason)
-        } else if published.no_content {
-            Some(REASON_NO_CONTENT)
-        } else {
-            told_otherwise.then_some(REASON_BLOCK_SIZE)
-        };
     }
+    (best.map_or(0, |(_, depths)| depths.all_of(column)), best)
+}
 
-    /// The longest match in tokens: its blocks, its block size, and what was walked for it. Of
-    /// equal ones that in the smaller blocks.
-    fn best<'w>(&self, walked: &'w Walked) -> Option<(u64, u32, &'w Depths)> {
-        let mut best: Option<(u64, u32, &Depths)> = None;
-        for (window, depths) in walked {
-            if self.column.windows.get(window).is_none() {
-                continue;
-            }
-            let blocks = depths.of(self.member.column, self.tiers.len().saturating_sub(1));
-            let tokens = |blocks: u64, size: u32| blocks * u64::from(size);
-            let matched = tokens(blocks, window.block_size);
-            if best.is_none_or(|(most, size, _)| matched > tokens(most, size)) {
-                best = Some((blocks, window.block_size, depths));
-            }
-        }
-        best
-    }
-
-    fn answer(&self, walked: &Walked, tiers: &[&Tier]) -> ReplicaMatch {
-        let Member { entry, published, .. } = self.member;
-        if self.refused == Some(REASON_FAULT) {
-            return entry.unusable(&Published::nothing(), TierTrust::default(), REASON_FAULT);
+impl Member {
+    fn answer(&self, claim: usize, query: &Query<'_>, walked: &Walked) -> ReplicaMatch {
+        let Member { entry, published, weights, column, .. } = self;
+        if self.faulted {
+            return entry.faulted();
         }
         // Asked after the walk, so that a withdrawal during it still counts.
         if let Some(reason) = entry.withdrawn(published) {
             return entry.unusable(published, TierTrust::default(), reason);
         }
-        if let Some(reason) = self.refused {
+        let Weight { tiers, refused } = weights.of(claim);
+        if let Some(reason) = refused.or_else(|| self.told_otherwise(query)) {
             return entry.unusable(published, published.trust, reason);
         }
-        let best = self.best(walked);
-        let size = best.map_or(0, |(_, size, _)| u64::from(size));
-        let step = |(number, tier): (usize, &&Tier)| {
-            let blocks = best.map_or(0, |(.., depths)| depths.of(self.member.column, number));
-            TierMatch { tier: (*tier).clone(), blocks, tokens: blocks * size }
+        let (_, best) = longest(walked, |window| weights.windows.contains(window), *column);
+        let size = best.map_or(0, |(window, _)| u64::from(window.block_size));
+        let step = |(number, tier): (usize, &Tier)| {
+            let blocks = best.map_or(0, |(_, depths)| depths.of(*column, number));
+            TierMatch { tier: tier.clone(), blocks, tokens: blocks * size }
         };
-        let by_tier: Vec<TierMatch> =
-            tiers[self.tiers.clone()].iter().enumerate().map(step).collect();
+        let by_tier: Vec<TierMatch> = tiers.iter().enumerate().map(step).collect();
         ReplicaMatch {
             usable: true,
-            block_size: best.map(|(_, size, _)| size),
+            block_size: best.map(|(window, _)| window.block_size),
             matched_blocks: by_tier.last().map_or(0, |all| all.blocks),
             matched_tokens: by_tier.last().map_or(0, |all| all.tokens),
             by_tier,
             ..entry.unusable(published, published.trust, published.reason)
         }
     }
-}
 
-fn is_hint(tier: &Tier, published: &Published) -> bool {
-    tier.is_hint() || (*tier == Tier::Host && published.host_is_hint)
+    /// Whether the prompt is told in a block size that this replica does not use.
+    fn told_otherwise(&self, query: &Query<'_>) -> Option<&'static str> {
+        let Prompt::Content { block_size, .. } = query.prompt else { return None };
+        let windows = &self.weights.windows;
+        let is_other = windows.iter().all(|it| it.block_size != block_size);
+        (is_other && !windows.is_empty()).then_some(REASON_BLOCK_SIZE)
+    }
 }

@@ -34,6 +34,7 @@ mod speculation;
 mod tests;
 mod tree;
 mod walk;
+mod weighing;
 
 use std::{
     cmp::Reverse,

@@ -5,11 +5,18 @@
 //! replica that goes) is done in a column that no reader looks at, some thousand blocks at a time.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Published, ReplicaSlot, replica::Entry, tree::Tree};
+use super::{
+    Published, ReplicaSlot,
+    page::{TierNumber, Window},
+    replica::Entry,
+    tree::Tree,
+    walk::Wanted,
+    weighing::{CLAIMS, Weights},
+};
 use crate::view::Delta;
 
 /// Blocks that are added to a column, or pages that are cleared, before readers have their turn.
@@ -30,8 +37,12 @@ pub(super) struct Model {
 pub(super) struct Shared {
     pub(super) tree: Tree,
     pub(super) members: BTreeMap<ReplicaSlot, Member>,
-    /// All members, by their replicas' keys.
-    pub(super) order: Vec<ReplicaSlot>,
+    /// All members with their columns, by their replicas' keys.
+    pub(super) order: Vec<(ReplicaSlot, u32)>,
+    /// What counts of their columns, by claim.
+    pub(super) wanted: [Wanted; CLAIMS.len()],
+    /// Of all their blocks, smallest block size first.
+    pub(super) windows: Vec<Window>,
     /// How often the tree was begun anew after a writer died in it.
     restarts: u64,
 }
@@ -41,23 +52,72 @@ pub(super) struct Member {
     pub(super) entry: Arc<Entry>,
     pub(super) column: u32,
     pub(super) published: Published,
+    pub(super) weights: Weights,
     /// A writer died half-way through a batch: the column is not a version of anything.
     pub(super) faulted: bool,
 }
 
 impl Shared {
     fn add(&mut self, slot: ReplicaSlot, member: Member) {
-        let before = |other: &ReplicaSlot| {
+        let before = |(other, _): &(ReplicaSlot, u32)| {
             self.members.get(other).is_some_and(|other| other.entry.key < member.entry.key)
         };
         let at = self.order.partition_point(before);
-        self.order.insert(at, slot);
+        self.order.insert(at, (slot, member.column));
         self.members.insert(slot, member);
+        self.weigh(slot);
     }
 
     fn remove(&mut self, slot: ReplicaSlot) -> Option<Member> {
-        self.order.retain(|other| *other != slot);
-        self.members.remove(&slot)
+        self.order.retain(|(other, _)| *other != slot);
+        let member = self.members.remove(&slot)?;
+        self.want_nothing(member.column);
+        self.note_windows();
+        Some(member)
+    }
+
+    /// Puts another column in the place of a member's; returns the old one.
+    fn put(&mut self, slot: ReplicaSlot, column: u32) -> Option<u32> {
+        let member = self.members.get_mut(&slot)?;
+        let old = std::mem::replace(&mut member.column, column);
+        member.weights = Weights::nothing();
+        for (_, of) in self.order.iter_mut().filter(|(other, _)| *other == slot) {
+            *of = column;
+        }
+        self.want_nothing(old);
+        Some(old)
+    }
+
+    fn want_nothing(&mut self, column: u32) {
+        self.wanted.iter_mut().for_each(|wanted| wanted.set(column, &[]));
+    }
+
+    /// Finds out what counts of a member, if that is another than before.
+    fn weigh(&mut self, slot: ReplicaSlot) {
+        let Shared { tree, members, wanted, .. } = self;
+        let Some(member) = members.get_mut(&slot) else { return };
+        let Some(column) = tree.column(member.column) else { return };
+        if member.faulted || member.weights.stand(&member.published, column) {
+            return;
+        }
+        let weights = Weights::new(&member.published, column, tree);
+        for (claim, wanted) in wanted.iter_mut().enumerate() {
+            let weight = weights.of(claim);
+            let usable = weight.tiers.iter().filter(|_| weight.refused.is_none());
+            let numbers: Vec<TierNumber> =
+                usable.filter_map(|tier| tree.tier_number(tier)).collect();
+            wanted.set(member.column, &numbers);
+        }
+        let same_windows = member.weights.windows == weights.windows;
+        member.weights = weights;
+        if !same_windows {
+            self.note_windows();
+        }
+    }
+
+    fn note_windows(&mut self) {
+        let all = self.members.values().flat_map(|member| member.weights.windows.iter().copied());
+        self.windows = all.collect::<BTreeSet<_>>().into_iter().collect();
     }
 }
 
@@ -70,7 +130,8 @@ impl Model {
     pub(super) fn add(&self, slot: ReplicaSlot, entry: Arc<Entry>) {
         let mut shared = self.write_anew();
         let (column, published) = (shared.tree.add_column(), Published::nothing());
-        let member = Member { entry, column, published, faulted: false };
+        let weights = Weights::nothing();
+        let member = Member { entry, column, published, weights, faulted: false };
         shared.add(slot, member);
     }
 
@@ -95,6 +156,8 @@ impl Model {
             }
         }
         member.published = published;
+        drop(speculation);
+        shared.weigh(slot);
     }
 
     /// Puts another column in the place of a replica's, filled aside.
@@ -121,14 +184,13 @@ impl Model {
         if shared.restarts != restarts {
             return;
         }
-        let old = match shared.members.get_mut(&slot) {
-            Some(member) => {
-                (member.published, member.faulted) = (published, false);
-                *member.entry.speculation() = None;
-                std::mem::replace(&mut member.column, column)
-            }
-            None => column, // it was dropped meanwhile
-        };
+        if let Some(member) = shared.members.get_mut(&slot) {
+            (member.published, member.faulted) = (published, false);
+            *member.entry.speculation() = None;
+        }
+        // It may have been dropped meanwhile.
+        let old = shared.put(slot, column).unwrap_or(column);
+        shared.weigh(slot);
         drop(shared);
         self.clear(old, restarts);
     }
@@ -169,11 +231,17 @@ impl Model {
     fn write_anew(&self) -> RwLockWriteGuard<'_, Shared> {
         self.shared.write().unwrap_or_else(|poisoned| {
             let mut shared = poisoned.into_inner();
-            let Shared { tree, members, restarts, .. } = &mut *shared;
-            *tree = Tree::default();
-            *restarts += 1;
-            for member in members.values_mut() {
-                (member.column, member.faulted) = (tree.add_column(), true);
+            let slots: Vec<ReplicaSlot> = shared.members.keys().copied().collect();
+            shared.tree = Tree::default();
+            shared.wanted = Default::default();
+            shared.windows.clear();
+            shared.restarts += 1;
+            for slot in slots {
+                let column = shared.tree.add_column();
+                shared.put(slot, column);
+                if let Some(member) = shared.members.get_mut(&slot) {
+                    member.faulted = true;
+                }
             }
             self.shared.clear_poison();
             shared

@@ -9,6 +9,9 @@ use kvbridge_schemas::{Replica, ReplicaKey, TierTrust};
 
 use super::{AsOf, Generation, Published, ReplicaMatch, speculation::Speculation};
 
+/// A writer died half-way through a batch.
+const REASON_FAULT: &str = "index_fault";
+
 pub(super) struct Entry {
     pub(super) key: ReplicaKey,
     replica: Arc<Replica>,
@@ -58,6 +61,11 @@ impl Entry {
     // Guesses that a panic left half-changed are guesses still.
     pub(super) fn speculation(&self) -> MutexGuard<'_, Option<Speculation>> {
         self.speculation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The replica while a writer's death left nothing of it that can be read.
+    pub(super) fn faulted(&self) -> ReplicaMatch {
+        self.unusable(&Published::nothing(), TierTrust::default(), REASON_FAULT)
     }
 
     /// The replica as one that must not be matched now.

@@ -83,10 +83,6 @@ impl Tree {
         self.columns.get(to_usize(number))
     }
 
-    pub(super) fn column_count(&self) -> usize {
-        self.columns.len()
-    }
-
     pub(super) fn page(&self, number: u32) -> Option<&Page> {
         self.pages.get(to_usize(number))
     }
@@ -181,10 +177,10 @@ impl Tree {
         let was_held = known.is_some() && page.is_held(column, place.at);
         let columns = &mut self.columns[to_usize(column)];
         if page.set(column, tier, place.at) {
-            *columns.tiers.or_default(tier) += 1;
+            columns.add_tier(tier);
         }
         if !was_held {
-            *columns.windows.or_default(block.1) += 1;
+            columns.add_window(block.1);
             if known.is_some() {
                 page.clear(column, KNOWN, place.at);
             }

@@ -9,23 +9,36 @@ use super::{
 const NO_TIER: TierNumber = TierNumber::MAX;
 
 /// Which tiers count for each column, nearest first, all columns in one list.
+#[derive(Default)]
 pub(super) struct Wanted {
     width: usize,
     tiers: Vec<TierNumber>,
 }
 
 impl Wanted {
-    /// Nothing counts for any of so many columns; up to `width` tiers may.
-    pub(super) fn nothing(columns: usize, width: usize) -> Wanted {
-        Wanted { width, tiers: vec![NO_TIER; columns * width] }
+    /// What counts for a column from now on. A tier in which nobody holds anything is left out.
+    pub(super) fn set(&mut self, column: u32, tiers: &[TierNumber]) {
+        if tiers.len() > self.width {
+            self.widen(tiers.len());
+        }
+        let from = to_usize(column) * self.width;
+        let range = from..from + self.width;
+        if self.tiers.len() < range.end {
+            self.tiers.resize(range.end, NO_TIER);
+        }
+        if let Some(row) = self.tiers.get_mut(range) {
+            row.fill(NO_TIER);
+            row.iter_mut().zip(tiers).for_each(|(wanted, tier)| *wanted = *tier);
+        }
     }
 
-    /// `None` = a tier in which nobody holds anything.
-    pub(super) fn set(&mut self, column: u32, number: usize, tier: Option<TierNumber>) {
-        let at = to_usize(column) * self.width + number;
-        if let (Some(wanted), Some(tier)) = (self.tiers.get_mut(at), tier) {
-            *wanted = tier;
+    fn widen(&mut self, width: usize) {
+        let mut wider = Vec::with_capacity(self.tiers.len() / self.width.max(1) * width);
+        for row in self.tiers.chunks(self.width.max(1)) {
+            wider.extend_from_slice(row);
+            wider.resize(wider.len() + width - self.width, NO_TIER);
         }
+        (self.width, self.tiers) = (width, wider);
     }
 }
 
@@ -38,6 +51,16 @@ pub(super) struct Depths {
 }
 
 impl Depths {
+    /// In all tiers that count.
+    pub(super) fn all_of(&self, column: u32) -> u64 {
+        let from = to_usize(column) * self.width;
+        let blocks = match self.width {
+            1 => self.blocks.get(from).copied(), // nearly always
+            width => self.blocks.get(from..from + width).unwrap_or_default().iter().copied().max(),
+        };
+        blocks.map_or(0, u64::from)
+    }
+
     pub(super) fn of(&self, column: u32, number: usize) -> u64 {
         let at = to_usize(column) * self.width + number;
         self.blocks.get(at).copied().map_or(0, u64::from)
@@ -107,7 +130,7 @@ impl Tree {
     fn alike(&self, place: Place, contents: &[u64]) -> usize {
         let Some(page) = self.page(place.page) else { return 1 };
         let own = page.contents.get(to_usize(place.at)..).unwrap_or_default();
-        let alike = own.iter().zip(contents).take_while(|(own, asked)| own == asked).count();
+        let alike = common(own, contents);
         let until_twins = (page.twins >> place.at).trailing_zeros();
         alike.min(to_usize(until_twins).saturating_add(1)).max(1)
     }
@@ -148,6 +171,44 @@ impl Tree {
     }
 }
 
+/// How many of two lists are equal, from the first on. In eights, which are compared at once.
+fn common(a: &[u64], b: &[u64]) -> usize {
+    let (eights, others) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let equal = eights.iter().zip(others).take_while(|(a, b)| a == b).count() * 8;
+    let (a, b) = (a.get(equal..).unwrap_or_default(), b.get(equal..).unwrap_or_default());
+    equal + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
 fn clip(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_beginnings_are_counted_across_the_eights() {
+        let a: Vec<u64> = (0..40).collect();
+        for (length, differs) in [(0, 0), (1, 0), (7, 7), (8, 8), (9, 3), (16, 15), (40, 33)] {
+            let mut b = a[..length].to_vec();
+            if let Some(other) = b.get_mut(differs) {
+                *other += 1;
+            }
+            assert_eq!(common(&a, &b), differs.min(length), "{length} {differs}");
+            assert_eq!(common(&b, &a), differs.min(length), "{length} {differs}");
+        }
+    }
+
+    #[test]
+    fn a_wider_row_keeps_what_the_others_had() {
+        let mut wanted = Wanted::default();
+        wanted.set(0, &[3]);
+        wanted.set(2, &[4]);
+        wanted.set(1, &[5, 6]);
+        assert_eq!(wanted.tiers, [3, NO_TIER, 5, 6, 4, NO_TIER]);
+        wanted.set(1, &[]);
+        wanted.set(3, &[7]);
+        assert_eq!(wanted.tiers, [3, NO_TIER, NO_TIER, NO_TIER, 4, NO_TIER, 7, NO_TIER]);
+    }
 }
