@@ -70,7 +70,11 @@ pub use sinks_file::SinkFile;
 pub use source_file::SourceFile;
 
 pub use crate::adapters::Options;
-use crate::{adapters::Adapters, index::BackfillMode, jobs::OnUnrecoverable};
+use crate::{
+    adapters::Adapters,
+    index::{BackfillMode, SPECULATIVE_TTL_MS},
+    jobs::OnUnrecoverable,
+};
 
 /// Everything the program needs to know, proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +169,13 @@ pub struct BackfillConfig {
     pub mode: BackfillMode,
     /// How long each is believed.
     pub ttl: Duration,
+}
+
+impl Default for BackfillConfig {
+    fn default() -> BackfillConfig {
+        let ttl = Duration::from_millis(SPECULATIVE_TTL_MS);
+        BackfillConfig { mode: BackfillMode::Auto, ttl }
+    }
 }
 
 /// When `/readyz` says 200.

@@ -12,11 +12,7 @@ use super::{
     limits,
     sources::Named,
 };
-use crate::{
-    adapters::Adapters,
-    index::{BackfillMode, SPECULATIVE_TTL_MS},
-    jobs::OnUnrecoverable,
-};
+use crate::{adapters::Adapters, index::BackfillMode, jobs::OnUnrecoverable};
 
 /// Where the API listens: loopback, because nobody is asked who they are unless it is configured.
 pub(super) const LISTEN_DEFAULT: &str = "127.0.0.1:8090";
@@ -224,7 +220,7 @@ impl Check<'_> {
     }
 
     fn backfill(&mut self, file: &BackfillFile) -> BackfillConfig {
-        let ttl = Duration::from_millis(SPECULATIVE_TTL_MS);
+        let BackfillConfig { ttl, .. } = BackfillConfig::default();
         BackfillConfig {
             mode: self.backfill_mode(file.mode.as_deref()),
             ttl: self.span("backfill.ttl", file.ttl, ttl),

@@ -131,10 +131,7 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
             foreman: Foreman::new(Arc::clone(&fleet), clock),
             render,
             ready,
-            backfill: BackfillConfig {
-                mode: crate::index::BackfillMode::Auto,
-                ttl: Duration::from_secs(120),
-            },
+            backfill: BackfillConfig::default(),
             finds_more,
             stop,
         })
