@@ -106,10 +106,11 @@ fn compare_sources(running: &[SourceConfig], wanted: &[SourceConfig], changes: &
     changes.removed = before.into_keys().cloned().collect();
 }
 
-fn fixed_http(running: &HttpConfig, wanted: &HttpConfig) -> [(&'static str, bool); 6] {
+fn fixed_http(running: &HttpConfig, wanted: &HttpConfig) -> [(&'static str, bool); 7] {
     let HttpConfig {
         tokens_file,
         tls,
+        names,
         connection_count_max,
         header_deadline,
         body_deadline,
@@ -118,6 +119,7 @@ fn fixed_http(running: &HttpConfig, wanted: &HttpConfig) -> [(&'static str, bool
     [
         ("http.tokens_file", running.tokens_file == *tokens_file),
         ("http.tls", running.tls == *tls),
+        ("http.names", running.names == *names),
         ("http.connections_max", running.connection_count_max == *connection_count_max),
         ("http.header_deadline", running.header_deadline == *header_deadline),
         ("http.body_deadline", running.body_deadline == *body_deadline),

@@ -67,6 +67,8 @@ pub struct HttpFile {
     pub tokens_file: Option<String>,
     /// Encryption.
     pub tls: Option<TlsFile>,
+    /// Names that the API is asked by, beside localhost and addresses.
+    pub names: Option<Vec<String>>,
     /// Connections at a time.
     pub connections_max: Option<u32>,
     /// Time for the head of a request.

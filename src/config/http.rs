@@ -15,6 +15,8 @@ pub struct HttpConfig {
     pub tokens_file: Option<PathBuf>,
     /// Encryption; absent = none.
     pub tls: Option<TlsConfig>,
+    /// Names that the API is asked by, beside localhost and addresses.
+    pub names: Vec<String>,
     /// See [`limits::HTTP_CONNECTION_COUNT_MAX`].
     pub connection_count_max: u32,
     /// See [`limits::HTTP_HEADER_DEADLINE`].
@@ -41,6 +43,7 @@ impl Default for HttpConfig {
         HttpConfig {
             tokens_file: None,
             tls: None,
+            names: Vec::new(),
             connection_count_max: limits::HTTP_CONNECTION_COUNT_MAX,
             header_deadline: limits::HTTP_HEADER_DEADLINE,
             body_deadline: limits::HTTP_BODY_DEADLINE,
@@ -55,6 +58,7 @@ impl Check<'_> {
         let config = HttpConfig {
             tokens_file: self.path("http.tokens_file", file.tokens_file),
             tls: file.tls.and_then(|tls| self.tls(tls)),
+            names: self.names(file.names.unwrap_or_default()),
             connection_count_max: self.count(
                 "http.connections_max",
                 file.connections_max,
@@ -80,6 +84,18 @@ impl Check<'_> {
             self.note("http.listen", message);
         }
         config
+    }
+
+    /// Without a port: whoever asks by another one has reached us all the same.
+    fn names(&mut self, names: Vec<String>) -> Vec<String> {
+        let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        for name in &names {
+            if name.is_empty() || !name.bytes().all(of_a_name) {
+                let message = format!("expected a name such as kvbridge.example, got {name:?}");
+                self.note("http.names", message);
+            }
+        }
+        names
     }
 
     fn tls(&mut self, file: TlsFile) -> Option<TlsConfig> {

@@ -106,7 +106,7 @@ fn environment_reaches_into_lists_and_is_named_in_problems() {
     );
     assert_eq!(config.sources[0].replica.instance, "h:5557");
     expect![[r#"
-        http.port: unknown field `port`, expected one of `listen`, `insecure`, `tokens_file`, `tls`, `connections_max`, `header_deadline`, `body_deadline`, `stall_deadline` (KVBRIDGE__HTTP__PORT)
+        http.port: unknown field `port`, expected one of `listen`, `insecure`, `tokens_file`, `tls`, `names`, `connections_max`, `header_deadline`, `body_deadline`, `stall_deadline` (KVBRIDGE__HTTP__PORT)
         sources[0].endpoint: expected tcp://host:port, got "x" (KVBRIDGE__SOURCES__0__ENDPOINT)"#]]
     .assert_eq(&problems(
         "",
@@ -235,10 +235,11 @@ fn beyond_the_loopback_somebody_must_be_asked() {
     assert_eq!(tokens.http.tokens_file, Some("t".into()));
     let mutual = format!("{open}[http.tls]\ncert = \"c\"\nkey = \"k\"\nclient_ca = \"a\"");
     assert!(loaded(&mutual, &[]).http.tls.is_some());
-    let half = "[http]\nconnections_max = 0\n[http.tls]\ncert = \"\"";
+    let half = "[http]\nconnections_max = 0\nnames = [\"a.b\", \"a.b:1\"]\n[http.tls]\ncert = \"\"";
     expect![[r#"
         http.tls.cert: must not be empty (kvbridge.toml)
         http.tls.key: is missing, expected a PEM file (kvbridge.toml)
+        http.names: expected a name such as kvbridge.example, got "a.b:1" (kvbridge.toml)
         http.connections_max: must be at least 1 (kvbridge.toml)"#]]
     .assert_eq(&problems(half, &[]));
 }

@@ -13,6 +13,7 @@ mod config;
 mod events;
 mod feedback;
 mod fields;
+mod foreign;
 mod health;
 mod jobs;
 mod match_prefix;
@@ -74,6 +75,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use access::{Access, Grant, InForce, Scope};
 pub use config::ReloadRequest;
+pub use foreign::Names;
 pub use problem::Problem;
 pub use readiness::Mode;
 use readiness::Readiness;
@@ -103,6 +105,8 @@ pub struct ApiParts {
     pub body_deadline: Duration,
     /// Who may do what.
     pub access: Access,
+    /// By which names it is asked.
+    pub names: Names,
     /// What rings.
     pub alarms: Alarms,
     /// Runs jobs.
@@ -124,6 +128,7 @@ struct Shared {
     limits: Limits,
     body_deadline: Duration,
     access: InForce,
+    names: Names,
     alarms: Alarms,
     foreman: Foreman,
     metrics: Metrics,
@@ -157,7 +162,7 @@ impl Api {
     /// An API over a running pipeline. `stop` ends its streams.
     pub fn new(parts: ApiParts) -> Api {
         let ApiParts { pipeline, limits, body_deadline, access, alarms, render, .. } = parts;
-        let ApiParts { foreman, ready, backfill, finds_more, stop, .. } = parts;
+        let ApiParts { names, foreman, ready, backfill, finds_more, stop, .. } = parts;
         let permits = |count| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let reload_queue = usize::try_from(limits::RELOAD_QUEUE).unwrap_or(1);
         let (reloads, reloads_taken) = mpsc::channel(reload_queue);
@@ -183,6 +188,7 @@ impl Api {
             limits,
             body_deadline,
             access: InForce::new(access),
+            names,
             alarms,
             foreman,
             render,
@@ -252,6 +258,7 @@ impl Api {
             .fallback(async || Problem::not_found())
             .method_not_allowed_fallback(async || Problem::method())
             .layer(DefaultBodyLimit::max(body_bytes_max))
+            .layer(from_fn_with_state(self.clone(), foreign::refuse))
             .with_state(self)
     }
 }

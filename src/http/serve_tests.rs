@@ -56,8 +56,8 @@ impl Server {
     }
 
     async fn alive(&self) -> bool {
-        let answer =
-            self.closed_after("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let answer = self
+            .closed_after("GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         answer.await.starts_with("HTTP/1.1 200")
     }
 }
@@ -87,12 +87,13 @@ async fn a_head_that_dribbles_is_cut_off() {
 #[tokio::test]
 async fn a_body_that_never_comes_is_408_and_a_head_too_large_431() {
     let server = server(HttpConfig::default()).await;
-    let head = "POST /v1/match HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{";
+    let head = "POST /v1/match HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{";
     let answer = server.closed_after(head).await;
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     assert!(answer.contains("body_timeout"), "{answer}");
     let lines = "a: b\r\n".repeat(limits::HTTP_HEADER_COUNT_MAX);
-    let answer = server.closed_after(&format!("GET / HTTP/1.1\r\nhost: x\r\n{lines}\r\n")).await;
+    let answer =
+        server.closed_after(&format!("GET / HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
     let long = "y".repeat(2 * limits::HTTP_HEAD_BYTES_MAX);
     let answer = server.closed_after(&format!("GET / HTTP/1.1\r\nhost: {long}\r\n\r\n")).await;
@@ -128,7 +129,7 @@ async fn a_reader_that_takes_nothing_is_cut_off() {
     };
     let server = server(config).await;
     let mut stuck = server.connect().await;
-    stuck.write_all(b"GET /endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    stuck.write_all(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let freed = async {
         while !server.alive().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -159,7 +160,7 @@ async fn ten_thousand_garbage_connections_leave_it_alive() {
 async fn a_stop_ends_idle_connections_and_the_task() {
     let server = server(HttpConfig::default()).await;
     let mut idle = server.connect().await;
-    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut answer = [0; 12];
     idle.read_exact(&mut answer).await.unwrap();
     server.stop.cancel();

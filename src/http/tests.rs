@@ -134,6 +134,33 @@ async fn what_cannot_be_answered_is_named_and_shows_no_value() {
 }
 
 #[tokio::test]
+async fn a_page_from_elsewhere_is_refused_by_name_and_counted() {
+    let world = exact();
+    let path = format!("/v1/replicas/{KEY}/resync");
+    let ask = async |method: &str, path: &str, name: &str, value: &str| {
+        let request = Request::builder().method(method).uri(path).header(name, value);
+        let request = request.body(Body::empty()).unwrap();
+        let response = world.api.clone().router().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    // Before the path is looked at, too.
+    for path in [&path, "/v1/flush", "/nothing"] {
+        let (status, body) = ask("POST", path, "sec-fetch-site", "cross-site").await;
+        assert_eq!((status, body.contains(r#""reason":"cross_site""#)), (403, true), "{body}");
+    }
+    let (status, body) = ask("GET", "/metrics", "host", "elsewhere.example").await;
+    assert_eq!((status, body.contains(r#""reason":"unknown_host""#)), (421, true), "{body}");
+    assert!(world.commands.is_empty(), "nobody was asked");
+    assert_eq!(ask("POST", &path, "sec-fetch-site", "same-origin").await.0, 202);
+    let metrics = world.get("/metrics").await;
+    for wanted in ["{reason=\"cross_site\"} 3", "{reason=\"unknown_host\"} 1"] {
+        assert!(metrics.contains(&format!("kvbridge_http_foreign_total{wanted}")), "{metrics}");
+    }
+}
+
+#[tokio::test]
 async fn unknown_paths_and_methods_are_problems_too() {
     let world = exact();
     let (status, body) = world.send("GET", "/nothing", Body::empty()).await;

@@ -27,6 +27,9 @@ use crate::{
 
 pub(super) const KEY: &str = "m.h=3A8000.0";
 
+/// Where the API would listen.
+const LISTEN: &str = "127.0.0.1:8090";
+
 /// A fleet of one replica that holds the blocks [1, 2] and [3, 4].
 pub(super) struct World {
     pub(super) api: Api,
@@ -127,6 +130,7 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
             limits,
             body_deadline,
             access,
+            names: Names::of(&HttpConfig::default(), LISTEN.parse().unwrap()),
             alarms,
             foreman: Foreman::new(Arc::clone(&fleet), clock),
             render,

@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Backfills, feedback, label, name};
+use super::{Backfills, Foreign, feedback, label, name};
 use crate::{http::Mode, route::By};
 
 /// From a microsecond in-process match to a resync of minutes.
@@ -327,6 +327,8 @@ pub struct Metrics {
     pub index_queue: Gauge,
     /// See [`name::HTTP_DENIED`].
     pub denied: Counter,
+    /// Requests of pages from elsewhere.
+    pub foreign: Foreign,
     /// Reports that were taken.
     pub feedback_taken: Counter,
     /// Reports that could not be read, or of a replica that nobody knows.
@@ -362,6 +364,7 @@ impl Metrics {
             },
             index_queue: gauge!(name::INDEX_QUEUE),
             denied: counter!(name::HTTP_DENIED),
+            foreign: Foreign::register(),
             feedback_taken: counter!(name::FEEDBACK, label::OUTCOME => "taken"),
             feedback_refused: counter!(name::FEEDBACK, label::OUTCOME => "refused"),
             backfills: Backfills::register(),

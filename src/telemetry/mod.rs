@@ -11,6 +11,7 @@ mod checkpoints;
 mod deliberate;
 mod facts;
 mod feedback;
+mod foreign;
 mod gone;
 pub mod label;
 mod log;
@@ -25,6 +26,7 @@ pub use checkpoints::{CheckpointMetrics, checkpoint_loaded};
 pub use deliberate::Deliberate;
 pub use facts::FactLog;
 pub use feedback::{Backfills, EngineHits, FeedbackMetrics};
+pub use foreign::Foreign;
 pub use gone::without_others;
 pub use log::{LOG_DEFAULT, LOG_DEFAULT_TOOLS, LOG_OFF, LOG_VARIABLE, LogError, start_log};
 pub use metrics::{

@@ -128,6 +128,8 @@ pub const MEMORY_LIMIT: &str = "kvbridge_memory_limit_bytes";
 pub const HTTP_REFUSED: &str = "kvbridge_http_connections_refused_total";
 /// Requests that were not let in.
 pub const HTTP_DENIED: &str = "kvbridge_http_denied_total";
+/// Requests of pages from elsewhere.
+pub const HTTP_FOREIGN: &str = "kvbridge_http_foreign_total";
 /// Reports of requests that were served, by what came of them.
 pub const FEEDBACK: &str = "kvbridge_feedback_total";
 /// Input tokens of requests that were reported.

@@ -1,5 +1,5 @@
 //! What operators take as it is fits the program: every configuration is proven, every command and
-//! option is one that there is, and rules and dashboard are what promtool reads.
+//! option is one that there is, every packaged file too, and promtool reads rules and dashboard.
 
 use std::{
     fs,
@@ -76,11 +76,35 @@ fn understood(line: &str) -> bool {
 #[test]
 fn every_command_line_is_understood() {
     let (_, unit) = deployed("systemd", "service").pop().unwrap();
-    let started = unit.lines().filter_map(|line| line.split_once("/usr/local/bin/kvbridge "));
+    let started = unit.lines().filter_map(|line| line.split_once("=kvbridge "));
     let started: Vec<&str> = started.map(|(_, line)| line).collect();
     assert_eq!(started.len(), 2, "{started:?}");
     assert!(started.iter().all(|line| understood(line)), "{started:?}");
     assert!(!understood("run --colour red"), "what is wrong is seen");
+}
+
+#[test]
+fn the_debian_package_names_what_there_is() {
+    let manifest: toml::Table = include_str!("../../Cargo.toml").parse().unwrap();
+    let deb = &manifest["package"]["metadata"]["deb"];
+    let assets = deb["assets"].as_array().unwrap();
+    let mut made = Vec::new();
+    for asset in assets {
+        let source = asset[0].as_str().unwrap();
+        match source.strip_prefix("target/") {
+            Some(built) => made.push(built),
+            None => assert!(root().join(source).is_file(), "{source} is not there"),
+        }
+    }
+    let script = fs::read_to_string(root().join("deploy/debian/build.sh")).unwrap();
+    let shells = script.lines().find_map(|line| line.strip_prefix("for shell in ")).unwrap();
+    let shells = shells.split(';').next().unwrap().split(' ');
+    let mut expected = vec!["release/kvbridge".to_owned(), "package/man/*.1".to_owned()];
+    expected.extend(shells.map(|shell| format!("package/kvbridge.{shell}")));
+    assert_eq!(made, expected, "Cargo.toml against deploy/debian/build.sh");
+    let config = root().join("deploy/debian/kvbridge.toml");
+    let said = kvbridge().args(["check-config", "--config"]).arg(config).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
 }
 
 /// Every expression of the dashboard as a rule, with its variables filled in.

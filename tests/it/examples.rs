@@ -1,4 +1,4 @@
-//! The examples in other languages, run as a reader of them would: against a real server, a real
+//! The examples and the tutorial, followed as a reader of them would: against a real server, a real
 //! bridge and modelled engines.
 
 use std::{path::Path, process::Command};
@@ -107,6 +107,98 @@ fn the_consumer_in_python_has_what_the_engine_has() {
     let view = consumed(&server).pop().unwrap();
     assert_eq!((&view["epoch"], &view["next_seq"]), (&stands["epoch"], &stands["next_seq"]));
     assert_eq!(view["copies"], truth(&engine_at).1);
+}
+
+#[test]
+fn the_consumer_in_rust_has_what_the_engine_has() {
+    let server = Server::started("example-consumer-rust");
+    let (_fake, engine_at) = engine("127.0.0.1:0", "");
+    let source = ["--vllm".to_owned(), format!("http://{engine_at}")];
+    let (_bridge, address) = bridge(Some(&server), &source);
+    let prompt: Vec<u32> = (7000..7064).collect();
+    assert_eq!(complete(&engine_at, &prompt).0, 200);
+    let stands = caught_up(&address, &engine_at, 0);
+    let program =
+        Path::new(env!("CARGO_BIN_EXE_kvbridge")).parent().unwrap().join("examples/consumer");
+    assert!(
+        program.is_file(),
+        "cargo build --examples makes it, and so does cargo test without --test"
+    );
+    let said = Command::new(program)
+        .args([&server.url(), "fake"])
+        .args(prompt.iter().map(u32::to_string))
+        .output()
+        .unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let key = stands["key"].as_str().unwrap();
+    let expected = format!("{key}: 64 tokens, trust exact (contiguous)\n");
+    assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
+}
+
+/// Path and body of every request that the tutorial makes of that port, in order.
+fn tutored(port: &str) -> Vec<(String, String)> {
+    let page = include_str!("../../docs/tutorial.md");
+    let at = format!("http://127.0.0.1:{port}");
+    let requests = page.split("curl ").skip(1).filter_map(|request| {
+        let (_, path) = request.split_once(&at)?;
+        let path = path.split([' ', '`', '\n']).next().unwrap().to_owned();
+        // Of this request alone: in a table another one may follow in the text.
+        let body =
+            request.split_once("-d '").map_or("", |(_, body)| body.split('\'').next().unwrap());
+        Some((path, body.to_owned()))
+    });
+    requests.collect()
+}
+
+#[test]
+fn the_tutorial_is_seen_as_it_is_told() {
+    let page = include_str!("../../docs/tutorial.md");
+    assert!(page.contains("\nkvbridge fake-engine --engine vllm --model llama\n"));
+    assert!(page.contains("\nkvbridge run --vllm http://127.0.0.1:8000\n"));
+    let [prompt, fault, clear] = tutored("8000").try_into().expect("prompt, fault, clear");
+    let [question] = tutored("8090").try_into().expect("one match");
+    let (mut fake, engine_at) = engine("127.0.0.1:0", "--model llama");
+    let source = ["--vllm".to_owned(), format!("http://{engine_at}")];
+    let (_bridge, address) = bridge(None, &source);
+    let post = |to: &str, (path, body): &(String, String)| {
+        let (status, answer) = send(to, ("POST", path), body).unwrap();
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
+    };
+    let standing = || replicas(&address).pop();
+    let joining = || standing().filter(|it| it["reason"] == "joining");
+    assert_eq!(until("nothing to prove", joining)["trust"], "none");
+    post(&engine_at, &prompt);
+    let first = caught_up(&address, &engine_at, 0);
+    let answer: Value = serde_json::from_str(&post(&address, &question)).unwrap();
+    assert_eq!(answer["replicas"][0]["matched_tokens"], 32, "{answer}");
+    post(&engine_at, &fault);
+    let fact = |name: &str| {
+        let (_, metrics) = send(&address, ("GET", "/metrics"), "").unwrap();
+        let label = format!("fact=\"{name}\"");
+        metrics.lines().any(|line| line.contains(&label) && !line.ends_with(" 0"))
+    };
+    let mut first_token = 0;
+    until("a gap that is closed", || {
+        let (path, body) = &prompt;
+        // Another prompt each time: one that is held stores nothing.
+        first_token += 1000;
+        let tokens: Vec<u32> = (first_token..first_token + 32).collect();
+        let mut body: Value = serde_json::from_str(body).unwrap();
+        body["prompt"] = json!(tokens);
+        post(&engine_at, &(path.clone(), body.to_string()));
+        (fact("gap") && fact("replayed")).then_some(())
+    });
+    assert_eq!(caught_up(&address, &engine_at, 0)["epoch"], first["epoch"]);
+    post(&engine_at, &clear);
+    until("an empty view", || {
+        let standing = standing()?;
+        (standing["trust"] == "exact" && standing["blocks"] == json!({})).then_some(())
+    });
+    fake.kill();
+    let (_fake, _) = engine(&engine_at, "--model llama");
+    post(&engine_at, &prompt);
+    caught_up(&address, &engine_at, first["epoch"].as_u64().unwrap());
 }
 
 #[test]

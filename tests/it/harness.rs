@@ -167,7 +167,7 @@ pub(crate) fn send(
     let mut stream = TcpStream::connect(address).ok()?;
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\
          Connection: close\r\n\r\n{body}"
     );
     stream.write_all(head.as_bytes()).ok()?;
@@ -214,7 +214,7 @@ impl Bridge {
     pub(crate) fn events(&self) -> impl Iterator<Item = String> + use<> {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
         let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
         // Whoever has read the first standing is told everything from then on.
         assert!(lines.any(|line| line.starts_with("event: standing")));

@@ -81,6 +81,39 @@ fn a_resync_returns_to_a_proven_state() {
     assert_eq!(bridge.post("/v1/replicas/nobody/resync", "").0, 404);
 }
 
+#[test]
+fn pages_from_elsewhere_have_nothing_done_and_read_nothing() {
+    let (_peer, bridge) = settled("http_foreign", &[], "[http]\nnames = [\"kv.example\"]\n");
+    let resync = format!("/v1/replicas/{}/resync", bridge.replicas()[0].text("key"));
+    let ask = |method: &str, path: &str, headers: &[(&str, &str)]| {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let mut request = bridge.client.request(method, format!("{}{path}", bridge.url));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (status, body) = bridge.ask(request);
+        let problem: Value = serde_json::from_str(&body).unwrap();
+        (status, problem["reason"].as_str().unwrap_or_default().to_owned())
+    };
+    let refused = |status, reason: &str| (status, reason.to_owned());
+    for headers in [
+        &[("sec-fetch-site", "cross-site")][..],
+        &[("origin", "http://elsewhere.example")],
+        &[("origin", "null"), ("sec-fetch-site", "same-origin")],
+    ] {
+        assert_eq!(ask("POST", &resync, headers), refused(403, "cross_site"), "{headers:?}");
+    }
+    let foreign = [("host", "elsewhere.example")];
+    assert_eq!(ask("GET", "/v1/replicas", &foreign), refused(421, "unknown_host"));
+    assert_eq!(ask("GET", "/v1/replicas", &[("host", "kv.example")]).0, 200);
+    let count = |reason| bridge.metric("kvbridge_http_foreign_total", reason);
+    assert_eq!((count("cross_site"), count("unknown_host")), (3, 1));
+    assert_eq!(bridge.fact("resync_asked"), 0);
+    let own = [("sec-fetch-site", "same-origin"), ("origin", bridge.url.as_str())];
+    assert_eq!(ask("POST", &resync, &own).0, 202);
+    bridge.until_fact("resync_asked", 1);
+}
+
 /// Nothing in it is a list under the name of tokens.
 fn hides_tokens(value: &Value) -> bool {
     match value {

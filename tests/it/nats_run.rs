@@ -106,7 +106,7 @@ fn http(address: &str, request: &str) -> String {
 }
 
 fn get(address: &str, path: &str) -> String {
-    http(address, &format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"))
+    http(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn with_the_server_away_matches_go_on_and_all_is_published_later() {
     while !running.line().contains("trust exact") {}
     let body = r#"{"model":"capture","token_ids":[1,2,3]}"#;
     let request = format!(
-        "POST /v1/match HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\n\
+        "POST /v1/match HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     );

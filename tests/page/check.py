@@ -6,7 +6,10 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
 
 from playwright.sync_api import expect, sync_playwright
 
@@ -16,6 +19,7 @@ SHOTS = Path(sys.argv[1])
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--host-resolver-rules=MAP elsewhere.example 127.0.0.1",
 ]
 # Bound of every wait for a fact. What a change really took is measured and printed, not asserted:
 # a machine that does something else as well is slow, not wrong.
@@ -202,6 +206,54 @@ def orders_ask_twice(browser, url, world):
     expect(page.locator("#changes li")).not_to_have_count(before, timeout=SOON_MS)
 
 
+class Elsewhere(BaseHTTPRequestHandler):
+    """A page that is none of ours."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
+
+    def log_message(self, *_):
+        pass
+
+
+def pages_from_elsewhere_change_and_read_nothing(browser, world):
+    asked = world.replicas()[0]["key"]
+    counted = lambda reason: world.metric(f'kvbridge_http_foreign_total{{reason="{reason}"}}')
+    resyncs = lambda: world.metric('kvbridge_deliberate_resyncs_total{trigger="operator"}')
+    before = resyncs()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    Thread(target=server.serve_forever, daemon=True).start()
+    page = browser.new_context().new_page()
+    page.goto(f"http://elsewhere.example:{server.server_port}/")
+    order = json.dumps({"replica": asked})
+    page.evaluate(
+        "([url, body]) => fetch(url, {method: 'POST', mode: 'no-cors', body}).then(() => 0)",
+        [f"{world.url}/v1/resync", order],
+    )
+    assert counted("cross_site") == 1
+    # A form, too: what it sends is another type of text, and an answer that would be shown.
+    with page.expect_navigation():
+        page.evaluate(
+            """url => {
+            const form = document.createElement("form");
+            Object.assign(form, { method: "post", action: url });
+            document.body.append(form);
+            form.submit();
+        }""",
+            f"{world.url}/v1/replicas/{asked}/resync",
+        )
+    assert "cross_site" in page.content()
+    assert counted("cross_site") == 2 and resyncs() == before
+    # A name that leads to the loopback makes the same origin of the two.
+    answer = page.goto(f"http://elsewhere.example:{urlsplit(world.url).port}/v1/replicas")
+    assert (answer.status, "unknown_host" in page.content()) == (421, True)
+    assert asked not in page.content() and counted("unknown_host") >= 1
+    server.shutdown()
+
+
 def hundred_are_readable(browser, url, world):
     for width, light in [(1440, "light"), (1440, "dark"), (1920, "light"), (360, "light"), (360, "dark")]:
         page = opened(browser, url, light, width, 900 if width > 400 else 780)
@@ -280,6 +332,7 @@ def main():
             changes_are_seen_soon(browser, one.url, one)
             hit_rates_are_seen(browser, one.url, one)
             orders_ask_twice(browser, one.url, one)
+            pages_from_elsewhere_change_and_read_nothing(browser, one)
             close(browser)
         with world(100) as hundred:
             hundred.fault(fault="burst", count=12)

@@ -52,6 +52,12 @@ class World:
     def replicas(self, token=None):
         return json.loads(ask(f"{self.url}/v1/replicas", token=token))["replicas"]
 
+    def metric(self, series):
+        """Of the program; 0 while there is none."""
+        lines = ask(f"{self.url}/metrics").splitlines()
+        found = [line.split()[-1] for line in lines if line.startswith(f"{series} ")]
+        return int(found[0]) if found else 0
+
     def moves_on(self):
         """One batch or more; a request whose blocks are all there has none. The cursor behind."""
         seq = self.replicas()[0]["next_seq"]
