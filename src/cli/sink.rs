@@ -12,7 +12,7 @@ use super::{
     bridge::{self, BridgeError},
     examples, signal,
     sink_read::{Address, Reading, Seen},
-    sink_shown::Shown,
+    sink_shown::{Frame, Shown},
 };
 use crate::{
     clock::Clock,
@@ -100,6 +100,14 @@ pub enum SinkError {
         /// For which replica, after a space.
         whose: String,
     },
+    /// It listens nowhere.
+    #[error(
+        "the sink {sink:?} connects to its readers: be one with --bind, at an address of sinks.connect"
+    )]
+    Connects {
+        /// Which.
+        sink: String,
+    },
     /// The reading task ended.
     #[error("reading {endpoint} ended")]
     Ended {
@@ -120,7 +128,7 @@ impl SinkError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             SinkError::Bridge(error) => error.exit(),
-            SinkError::NoSink { .. } => Exit::BadInput,
+            SinkError::NoSink { .. } | SinkError::Connects { .. } => Exit::BadInput,
             SinkError::Ended { .. } | SinkError::Replay { .. } => Exit::Failed,
         }
     }
@@ -184,7 +192,15 @@ impl TestArgs {
                 Happening::Live(batch) => {
                     let number = batch.seq.to_be_bytes();
                     let verdict = reader.live(&[topic, &number, &batch.payload]);
-                    shown.frame("live", topic, batch.payload.len(), &verdict, console)?;
+                    shown.frame(
+                        &Frame {
+                            kind: "live",
+                            topic,
+                            bytes: batch.payload.len(),
+                            verdict: &verdict,
+                        },
+                        console,
+                    )?;
                 }
                 Happening::Asks(start) => {
                     other = Checker::new(needs);
@@ -193,10 +209,26 @@ impl TestArgs {
                 }
                 Happening::Replayed(batch) => {
                     let verdict = other.replayed(topic, &batch.seq.to_be_bytes(), &batch.payload);
-                    shown.frame("answer", topic, batch.payload.len(), &verdict, console)?;
+                    shown.frame(
+                        &Frame {
+                            kind: "answer",
+                            topic,
+                            bytes: batch.payload.len(),
+                            verdict: &verdict,
+                        },
+                        console,
+                    )?;
                 }
                 Happening::End => {
-                    shown.frame("answer", b"", 0, &other.ended(true), console)?;
+                    shown.frame(
+                        &Frame {
+                            kind: "answer",
+                            topic: b"",
+                            bytes: 0,
+                            verdict: &other.ended(true),
+                        },
+                        console,
+                    )?;
                 }
             }
         }
@@ -232,7 +264,10 @@ impl TestArgs {
             let LiveFrame { topic, seq_frame, payload, .. } = &frame;
             let verdict = checker.live(&[topic, seq_frame.as_bytes(), payload]);
             if !verdict.is_old && shown.frame_count() < self.frames() {
-                shown.frame("live", topic, payload.len(), &verdict, console)?;
+                shown.frame(
+                    &Frame { kind: "live", topic, bytes: payload.len(), verdict: &verdict },
+                    console,
+                )?;
             }
         }
         Ok(())
@@ -252,12 +287,18 @@ impl TestArgs {
             let (topic, payload) = (&part.topic, &part.payload);
             let verdict = checker.replayed(topic, part.seq_frame.as_bytes(), payload);
             if shown.frame_count() < self.frames() {
-                shown.frame("answer", topic, payload.len(), &verdict, console)?;
+                shown.frame(
+                    &Frame { kind: "answer", topic, bytes: payload.len(), verdict: &verdict },
+                    console,
+                )?;
             }
         }
         let verdict = checker.ended(true);
         if shown.frame_count() < self.frames() {
-            shown.frame("answer", b"", 0, &verdict, console)?;
+            shown.frame(
+                &Frame { kind: "answer", topic: b"", bytes: 0, verdict: &verdict },
+                console,
+            )?;
         }
         Ok(())
     }
@@ -272,6 +313,9 @@ impl TestArgs {
             let config = args.load(environment, Flags::default())?;
             let sink = config.sinks.iter().find(|sink| sink.preset == self.preset);
             let sink = sink.ok_or_else(|| self.no_sink(path.display().to_string()))?;
+            if !sink.connect.is_empty() {
+                return Err(SinkError::Connects { sink: sink.name.clone() }.into());
+            }
             let (live, replay) = (for_rank(sink.listen, 0), for_rank(sink.replay, 0));
             return Ok(Some(Address { link: Link::Connect(live), replay: Some(replay) }));
         }

@@ -13,6 +13,16 @@ use crate::{
 /// Hashes of one event that a person is shown.
 const HASHES_SHOWN: usize = 4;
 
+/// One frame and what the reader makes of it.
+#[derive(Clone, Copy)]
+pub(super) struct Frame<'a> {
+    /// How it came.
+    pub(super) kind: &'a str,
+    pub(super) topic: &'a [u8],
+    pub(super) bytes: usize,
+    pub(super) verdict: &'a Verdict,
+}
+
 /// What was shown so far.
 pub(super) struct Shown {
     preset: Preset,
@@ -54,14 +64,8 @@ impl Shown {
     }
 
     /// One frame.
-    pub(super) fn frame(
-        &mut self,
-        kind: &str,
-        topic: &[u8],
-        bytes: usize,
-        verdict: &Verdict,
-        console: &mut Console<'_>,
-    ) -> io::Result<()> {
+    pub(super) fn frame(&mut self, frame: &Frame<'_>, console: &mut Console<'_>) -> io::Result<()> {
+        let Frame { kind, topic, bytes, verdict } = *frame;
         self.frames += 1;
         self.broken += usize::from(!verdict.broken.is_empty());
         for rule in &verdict.kept {

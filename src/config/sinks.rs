@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 use kvbridge_schemas::{Replica, Tier};
 
 use super::{Endpoint, file::Span, limits, sinks_file::SinkFile, validate::Check};
-use crate::sink_line::{Preset, Sizes};
+use crate::sink_line::{Preset, Sizes, Topics};
 
 /// One router's feed: a publisher and a journal for each rank of one instance, or all replicas at
 /// one pair of sockets or over connections to the readers.
@@ -157,7 +157,7 @@ impl Check<'_> {
     /// reader must look at it.
     fn topic(&mut self, path: &str, file: &SinkFile, preset: Preset) -> String {
         let shares = file.one_socket == Some(true) || file.connect.is_some();
-        if shares && !preset.needs().reads_topics {
+        if shares && preset.needs().topics == Topics::Nothing {
             let field = if file.connect.is_some() { "connect" } else { "one_socket" };
             let name = preset.as_str();
             let message = format!(

@@ -105,12 +105,11 @@ pub(super) fn batch(payload: &[u8]) -> Result<Batch, Unreadable> {
     let mut from = Cursor::new(payload);
     let elements = from.array()?;
     let before = from.remaining();
-    let time = match from.kind()? {
-        Kind::Float => Some(from.float()?).filter(|_| before - from.remaining() == 9),
-        _ => {
-            from.skip()?;
-            None
-        }
+    let time = if from.kind()? == Kind::Float {
+        Some(from.float()?).filter(|_| before - from.remaining() == 9)
+    } else {
+        from.skip()?;
+        None
     };
     let count = from.array()?;
     // No more than the bytes that are left: the cursor has checked.
@@ -120,9 +119,10 @@ pub(super) fn batch(payload: &[u8]) -> Result<Batch, Unreadable> {
     }
     let mut rank = None;
     for at in 2..elements {
-        match from.kind()? {
-            Kind::Int if at == 2 => rank = Some(from.u64()?),
-            _ => from.skip()?,
+        if at == 2 && from.kind()? == Kind::Int {
+            rank = Some(from.u64()?);
+        } else {
+            from.skip()?;
         }
     }
     match from.remaining() {
@@ -217,11 +217,10 @@ impl Fields {
             self.keyed_count += 1;
             let keys = from.array()?;
             for _ in 0..keys {
-                match from.kind()? {
-                    Kind::Text if block == 0 => {
-                        self.texts.push(from.text(TEXT_BYTES_MAX)?.to_owned());
-                    }
-                    _ => from.skip()?,
+                if block == 0 && from.kind()? == Kind::Text {
+                    self.texts.push(from.text(TEXT_BYTES_MAX)?.to_owned());
+                } else {
+                    from.skip()?;
                 }
             }
         }

@@ -18,7 +18,7 @@ pub use decode::{Batch, Event, Hash, Said, Stored, Written};
 pub use rule::Rule;
 pub use specimen::{Happening, Specimen, specimen};
 
-use crate::sink_line::{HashForms, Needs, Numbers};
+use crate::sink_line::{HashForms, Needs, Numbers, Topics};
 
 /// Bytes of a number.
 const NUMBER_BYTES: usize = 8;
@@ -155,7 +155,7 @@ impl Checker {
     }
 
     fn topic(&self, topic: &[u8], verdict: &mut Verdict) {
-        if !self.needs.names_topic {
+        if self.needs.topics != Topics::Named {
             return;
         }
         let text = String::from_utf8_lossy(topic);

@@ -1,6 +1,6 @@
 //! The rules of readers, a word and a sentence each.
 
-use crate::sink_line::{Form, HashForms, Needs, Numbers};
+use crate::sink_line::{Form, HashForms, Needs, Numbers, Topics};
 
 /// What a reader wants of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ impl Rule {
     pub fn meaning(self, needs: &Needs) -> Option<&'static str> {
         Some(match self {
             Rule::Frames => "a topic, a number of 8 bytes, a payload",
-            Rule::Topic if needs.names_topic => {
+            Rule::Topic if needs.topics == Topics::Named => {
                 "kv@<instance>@<model>, three parts: the second is whose blocks they are"
             }
             Rule::Topic => return None,

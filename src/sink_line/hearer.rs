@@ -1,7 +1,7 @@
 //! What one reader that is connected to has been told of each line. It cannot ask: it is told
 //! everything when it begins to listen, and again when something could not be sent.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Numbered, Payload};
 
@@ -126,7 +126,7 @@ impl Hearer {
     pub fn owed(&self) -> Option<(String, Numbered)> {
         let owed = |(topic, gone): &(&String, &Gone)| !gone.is_told && hears(&self.prefixes, topic);
         let (topic, gone) = self.gone.iter().find(owed)?;
-        Some((topic.clone(), Numbered { seq: 0, payload: gone.last_word.clone() }))
+        Some((topic.clone(), Numbered { seq: 0, payload: Arc::clone(&gone.last_word) }))
     }
 
     /// It was told that.

@@ -45,7 +45,7 @@ pub use blocks::Sizes;
 pub use change::Change;
 pub use hearer::Hearer;
 use journal::Journal;
-pub use preset::{Form, HashForms, Needs, Numbers, Preset, Profile, ReplayForm};
+pub use preset::{Form, HashForms, Needs, Numbers, Preset, Profile, ReplayForm, Topics};
 pub use topic::topic_of;
 
 /// Bytes of a batch, shared between journal, socket and answers.

@@ -57,6 +57,17 @@ pub enum HashForms {
     Any,
 }
 
+/// What a reader makes of topics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topics {
+    /// Nothing: all that comes over a socket is one replica's.
+    Nothing,
+    /// It tells replicas apart by them.
+    Replicas,
+    /// It does, and wants three parts, of which the second is the replica.
+    Named,
+}
+
 /// What a router's reader takes, as it was read in its code. Beside [`Profile`], which is what a
 /// sink writes, so that one can be held against the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +78,8 @@ pub struct Needs {
     pub elements_min: usize,
     /// Hashes in another form lose their batch.
     pub hashes: HashForms,
-    /// A topic has three parts, and the second names the replica.
-    pub names_topic: bool,
+    /// What topics are to it.
+    pub topics: Topics,
     /// All blocks of an event are hashed from the event's parent.
     pub one_block_per_event: bool,
     /// What a salt must begin with to be one; absent = any text.
@@ -77,8 +88,6 @@ pub struct Needs {
     pub numbers: Numbers,
     /// Hashes of its own are computed from tokens; an engine's hash is only a handle.
     pub hashes_tokens: bool,
-    /// It tells replicas apart by topic. Others take all that comes over a socket for one's.
-    pub reads_topics: bool,
 }
 
 /// A router whose reader is known.
@@ -146,20 +155,14 @@ impl Preset {
             form: None,
             elements_min: 2,
             hashes: HashForms::Any,
-            names_topic: false,
+            topics: Topics::Nothing,
             one_block_per_event: false,
             salt_tag: None,
             numbers: Numbers::FromZero,
             hashes_tokens: true,
-            reads_topics: false,
         };
         match self {
-            Preset::LlmD => Needs {
-                hashes: HashForms::WideOrBytes,
-                names_topic: true,
-                reads_topics: true,
-                ..any
-            },
+            Preset::LlmD => Needs { hashes: HashForms::WideOrBytes, topics: Topics::Named, ..any },
             Preset::Dynamo => Needs {
                 elements_min: 3,
                 hashes: HashForms::Numbers,
@@ -168,7 +171,7 @@ impl Preset {
                 ..any
             },
             // Whoever it is: some trust the engine's hash, some subscribe by topic.
-            Preset::Vllm => Needs { hashes_tokens: false, reads_topics: true, ..any },
+            Preset::Vllm => Needs { hashes_tokens: false, topics: Topics::Replicas, ..any },
             Preset::Aibrix => Needs { form: Some(Form::Arrays), one_block_per_event: true, ..any },
             Preset::Conductor => Needs {
                 form: Some(Form::Maps),

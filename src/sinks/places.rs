@@ -1,9 +1,10 @@
 //! Where a sink's lines are published: ports that readers connect to, readers that are connected
 //! to, and whose line is where.
 
-use std::{collections::BTreeMap, future::poll_fn, task::Poll};
+use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll};
 
 use kvbridge_adapters_zmq::{Addressed, DialEvent, OutletAddress};
+use metrics::Counter;
 
 use super::{
     LineStanding,
@@ -103,7 +104,8 @@ impl Places {
             return;
         }
         if !self.readers.is_empty() {
-            let news: Vec<Payload> = batches.iter().map(|batch| batch.payload.clone()).collect();
+            let news: Vec<Payload> =
+                batches.iter().map(|batch| Arc::clone(&batch.payload)).collect();
             for reader in &mut self.readers {
                 reader.publish(line, &news, at);
             }
@@ -125,7 +127,8 @@ impl Places {
 
     /// Tells readers of lines that are over. Whether all had room.
     pub(super) fn pay(&mut self) -> bool {
-        self.readers.iter_mut().fold(true, |all, reader| reader.pay() && all)
+        let without_room = self.readers.iter_mut().map(Reader::pay).filter(|paid| !paid);
+        without_room.count() == 0
     }
 
     /// Tells readers what they lack of a line.
@@ -139,7 +142,7 @@ impl Places {
     }
 
     /// Answers a request out of the lines of that port: of the one whose topic it names, else of
-    /// all, each under its own topic.
+    /// all, each under its own topic. The end marker comes also when there is none.
     pub(super) fn answer<'a>(
         &mut self,
         port: u32,
@@ -148,12 +151,18 @@ impl Places {
         at: Moment,
     ) {
         let lines: Vec<&PublishedLine> = lines.filter(|line| line.port == port).collect();
-        let (Some(sockets), Some(any)) = (self.ports.get_mut(&port), lines.first()) else { return };
+        let Some(sockets) = self.ports.get_mut(&port) else { return };
+        // Of which line a request is that is none, nobody can say: it counts for the first.
+        let count = |of: fn(&PublishedLine) -> &Counter| {
+            if let Some(line) = lines.first() {
+                of(line).increment(1);
+            }
+        };
         let Some((start, topic)) = request_of(&request.frames) else {
-            return any.metrics.malformed.increment(1);
+            return count(|line| &line.metrics.malformed);
         };
         let Some(place) = sockets.place_for(&request.peer) else {
-            return any.metrics.refused.increment(1);
+            return count(|line| &line.metrics.refused);
         };
         let wanted = |line: &&&PublishedLine| {
             topic.as_ref().is_none_or(|topic| line.topic.as_bytes() == topic.as_ref())

@@ -1,6 +1,9 @@
 //! A reader that binds and is connected to.
 
-use std::task::{Context, Poll};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
 use kvbridge_adapters_zmq::{Dial, DialEvent, Multipart, Parcel};
@@ -112,7 +115,7 @@ impl Reader {
 
     /// A line is over, and that was published.
     pub(super) fn ends(&mut self, topic: &str, last_word: &Payload) {
-        self.hearer.ends(topic, last_word.clone());
+        self.hearer.ends(topic, Arc::clone(last_word));
     }
 
     pub(super) fn standing(&self) -> ReaderStanding {

@@ -15,6 +15,7 @@ use crate::{
     harness::{python, until},
     oracle::lives,
     peer::{Peer, capture, root},
+    program::kvbridge,
 };
 
 /// `bound_reader.py`: libzmq and msgpack's own library.
@@ -210,4 +211,35 @@ fn replicas_that_share_a_pair_of_sockets_are_read_by_topic() {
     bridge.until_rank(0, "the rest", |replica| replica["next_seq"].as_u64() > Some(20));
     agree();
     assert_ne!(device(&reader, names[0]), device(&reader, names[1]));
+}
+
+#[test]
+fn the_command_is_a_reader_that_binds_and_sees_blocks_of_the_size_that_is_told() {
+    let mut peer = Peer::play(&capture("0.16.0-basic"), &[]);
+    // A port that is free, for the command to bind.
+    let port = BoundReader::start(0).port;
+    let sink = format!(
+        "[[sinks]]\npreset = \"llm-d\"\nconnect = [\"tcp://127.0.0.1:{port}\"]\n\
+         block_size = 32\nengine_block_size = 16\ngrace = \"50ms\"\nheartbeat = \"100ms\"\n"
+    );
+    let bridge = Bridge::run("sink_bound_command", &[source(&peer, "one:8000")], &sink);
+    peer.wait_subscriber();
+    peer.publish(30);
+    until("a line", || sinks(&bridge).first().filter(|line| line["shown"] == true).map(|_| ()));
+    let endpoint = format!("tcp://127.0.0.1:{port}");
+    let output = kvbridge()
+        .args(["sink", "test", "--preset", "llm-d", "--count", "3", "--json", "--bind", &endpoint])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let first = &lines[1];
+    assert_eq!((&first["seq"], &first["topic"]), (&0.into(), &"kv@one:8000@m".into()));
+    assert_eq!(first["events"][0]["event"], "cleared");
+    let stored = first["events"].as_array().unwrap().iter().filter(|it| it["event"] == "stored");
+    let sizes: BTreeSet<u64> = stored.map(|it| it["block_size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, BTreeSet::from([32]));
+    let told = sinks(&bridge)[0]["shown_blocks"].as_u64().unwrap();
+    assert!(told > 0 && told < device(&bridge, "one:8000"), "{told}");
 }

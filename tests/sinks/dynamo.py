@@ -287,9 +287,17 @@ class World:
                 seen, since = now, time.monotonic()
             time.sleep(0.3)
         own, told = self.block_sizes
-        truths = [self.truth.blocks(), self.truth.merged(max(told // own, 1))]
-        if told == own:
-            truths[1] = truths[0]
+        truth = self.truth.blocks()
+        truths = [truth, truth]
+        if told > own:
+            truths[1] = self.truth.merged(told // own)
+        elif told < own:
+            # The last part of a block has its name; the names of the others are the sink's own, and
+            # as many of them as there must be are taken for right.
+            names = sorted(seen[1] - truth)
+            truths[1] = truth | set(names[:len(truth) * (own // told - 1)])
+            lacking = len(truth) * (own // told) - len(truths[1])
+            truths[1] |= {("lacking", at) for at in range(lacking)}
         pairs = zip(seen, truths)
         return [(len(blocks - truth), len(truth - blocks)) for blocks, truth in pairs], len(truths[1])
 
@@ -403,6 +411,7 @@ ROWS = {
     "hashes of 32 bytes": (as_bytes(V32), lose(), {}),
     "salt": (salted(), lose(), {}),
     "blocks of 64": (V32, lose(*DROPS), {"told": 64}),
+    "blocks of 16": (V32, lose(*DROPS), {"told": 16}),
     "v16, blocks of 48": (V16, lose(*DROPS), {"block_size": 16, "told": 48}),
     "v16, drops, no replay": (V16, lose(*DROPS), {"replay": False, "block_size": 16}),
     "v16, tail lost": (V16, tail, {"block_size": 16}),

@@ -1,6 +1,8 @@
 //! Readers that are connected to: whatever they and their queues do, each ends with what is shown,
 //! and none is told again what it has without a clear before it.
 
+use std::sync::Arc;
+
 use proptest::{prelude::*, test_runner::Config};
 
 use super::{
@@ -156,12 +158,12 @@ fn exactly_the_reader_that_came_back_is_told_all_again() {
 fn a_reader_that_comes_back_is_told_of_lines_that_ended_meanwhile() {
     let scene = Scene::new(settings(Preset::Dynamo));
     let whole = || scene.line.whole_batches(scene.at());
-    let clear = whole()[0].clone();
+    let clear = Arc::clone(&whole()[0]);
     let mut hearer = Hearer::default();
     hearer.listens(b"kv@");
     hearer.offered(TOPIC, &[], whole);
     hearer.offered(TOPIC, std::slice::from_ref(&clear), whole);
-    hearer.ends(TOPIC, clear.clone());
+    hearer.ends(TOPIC, Arc::clone(&clear));
     assert_eq!(hearer.owed(), None, "it was told");
     // Its connection broke: nobody knows what of that it read.
     hearer.lost();
