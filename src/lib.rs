@@ -78,6 +78,7 @@ mod recent;
 pub mod recovery;
 pub mod route;
 pub mod shared_log;
+pub mod sink_check;
 pub mod sink_line;
 #[cfg(feature = "shell")]
 pub mod sinks;

@@ -25,8 +25,7 @@ const LONG_FILES: &[(&str, usize, &str)] = &[
 ];
 
 /// What in `src` knows no clock, socket, task, random number, logger or unordered map.
-const PURE: &str =
-    "recovery view index route shared_log discovery doctor slo jobs sink_line recent.rs maps";
+const PURE: &str = "recovery view index route shared_log discovery doctor slo jobs sink_line sink_check recent.rs maps";
 const NOT_IN_PURE: &[&str] =
     &["tokio", "async", "await", "Instant", "SystemTime", "rand", "tracing", "HashMap", "HashSet"];
 const ENGINES: &[&str] = &["vllm", "sglang", "trtllm", "tensorrt"];

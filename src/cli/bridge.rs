@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Exit;
+use super::{AccessArgs, Exit};
 use crate::{config::Secret, web_client};
 
 /// Most bytes of an answer that is not a stream.
@@ -144,6 +144,21 @@ pub(super) async fn text_up_to(response: reqwest::Response, bytes_max: u64) -> O
         return None;
     }
     response.text().await.ok()
+}
+
+/// The JSON that a kvbridge answers a GET with.
+pub(super) async fn json(access: &AccessArgs, url: &str) -> Result<serde_json::Value, BridgeError> {
+    let failed = |source| access.tls.no_answer(url, source);
+    let mut request = client(&access.tls, url)?.get(url);
+    if let Some(path) = &access.token_file {
+        request = request.bearer_auth(one_line(path)?.expose());
+    }
+    let response = request.send().await.map_err(failed)?;
+    if !response.status().is_success() {
+        return Err(refusal(response, url.to_owned()).await);
+    }
+    let text = text(response).await.unwrap_or_default();
+    serde_json::from_str(&text).map_err(|_| BridgeError::NotOurs { url: url.to_owned() })
 }
 
 /// A refusal with its reason, if it gives one.

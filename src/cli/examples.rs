@@ -156,6 +156,23 @@ Examples:
   kvbridge bus permissions --role bridge --role index --model llama > users.conf      include users.conf
   kvbridge bus permissions --config kvbridge.toml --role viewer";
 
+pub(super) const SINK: &str = "\
+Examples:
+  kvbridge sink test --preset dynamo
+  kvbridge sink test --help                      where frames may come from";
+
+pub(super) const SINK_TEST: &str = "\
+A late reader asks from 0, as routers do, and so does this. Token ids are not shown.
+Exit codes: 0 no frame breaks a rule, 1 not reachable, 2 bad input, 3 a rule is broken or frames are missing
+
+Examples:
+  kvbridge sink test --preset dynamo --count 40                  a view that is made up
+  kvbridge sink test --preset dynamo --url http://127.0.0.1:8090 --replica llama.10=2E0=2E0=2E7=3A8000.0
+  kvbridge sink test --preset llm-d --config kvbridge.toml --json
+  kvbridge sink test --preset llm-d --bind tcp://127.0.0.1:5557  in place of a router that is connected to
+  kvbridge sink test --preset dynamo --endpoint tcp://10.0.0.7:5557 --replay tcp://10.0.0.7:5558
+                                                                 whether Dynamo can read that engine itself";
+
 pub(super) const SUPPORT_BUNDLE: &str = "\
 Hosts, models and the names of sources are in it; prompts, hashes and secrets are not.
 

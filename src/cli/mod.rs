@@ -26,6 +26,9 @@ mod replay;
 mod run;
 mod service;
 mod signal;
+mod sink;
+mod sink_read;
+mod sink_shown;
 mod snapshot;
 mod source_args;
 mod sse;
@@ -57,6 +60,7 @@ pub use play::PlayArgs;
 pub use play_args::{PlaybackArgs, Seqs};
 pub use replay::{ReplayArgs, ReplayError};
 pub use run::{RunArgs, RunError};
+pub use sink::{SinkArgs, SinkError};
 pub use snapshot::{SnapshotArgs, SnapshotError};
 pub use source_args::SourceArgs;
 pub use support_bundle::SupportBundleArgs;
@@ -114,6 +118,8 @@ pub enum Command {
     CheckConfig(CheckArgs),
     /// Look at a NATS bus, set it up, print who needs which permissions
     Bus(Box<BusArgs>),
+    /// Try what routers are fed with
+    Sink(Box<SinkArgs>),
     /// Collect what whoever helps needs to see, without prompts and secrets
     SupportBundle(Box<SupportBundleArgs>),
     /// Print the completions of a shell
@@ -198,6 +204,9 @@ pub enum CliError {
     /// `bus` could not look or change.
     #[error(transparent)]
     Bus(#[from] BusError),
+    /// `sink` had nothing to look at.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
 }
 
 impl CliError {
@@ -222,6 +231,7 @@ impl CliError {
             CliError::Doctor(error) => error.exit(),
             CliError::Bridge(error) => error.exit(),
             CliError::Bus(error) => error.exit(),
+            CliError::Sink(error) => error.exit(),
         }
     }
 }
@@ -253,6 +263,7 @@ pub async fn execute(
         Command::Decode(args) => Ok(args.execute(console)?),
         Command::CheckConfig(args) => args.execute(environment, console),
         Command::Bus(args) => Box::pin(args.execute(environment, console)).await,
+        Command::Sink(args) => Box::pin(args.execute(environment, console)).await,
         Command::SupportBundle(args) => Box::pin(args.execute(environment, console)).await,
         Command::Completions(args) => Ok(args.execute(console)?),
         Command::Man(args) => Ok(args.execute(console)?),

@@ -359,3 +359,11 @@ pub const SINK_ANSWERS_MAX: usize = 4;
 /// Time between two tries to bind a port that is taken. Too small: a line in the log each time. Too
 /// large: a port that is free again stays unused.
 pub const SINK_BIND_RETRY: Duration = Duration::from_secs(1);
+
+/// Readers that a sink connects to. Too small: not all replicas of a router are fed. Too large:
+/// each costs a task, and a whole view in bytes while it is told one.
+pub const SINK_CONNECT_MAX: usize = 16;
+
+/// Topic prefixes that such a reader may listen to; beyond them it is not told of the others. One
+/// is usual. Too large: a peer decides about our memory.
+pub const SINK_PREFIXES_MAX: usize = 64;

@@ -65,7 +65,7 @@ pub use limits::Limits;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
 pub use shown::shown;
-pub use sinks::SinkConfig;
+pub use sinks::{SinkConfig, for_rank};
 pub use sinks_file::SinkFile;
 pub use source_file::SourceFile;
 

@@ -2,7 +2,7 @@
 
 use super::file::Span;
 
-/// `[[sinks]]`: one router, fed with the ranks of one instance.
+/// `[[sinks]]`: one router, fed with the ranks of one instance, or with all replicas by topic.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SinkFile {
@@ -14,6 +14,12 @@ pub struct SinkFile {
     pub listen: Option<String>,
     /// Where its past is asked for.
     pub replay: Option<String>,
+    /// All replicas are published there, each under its topic.
+    pub one_socket: Option<bool>,
+    /// Readers that bind, and are connected to.
+    pub connect: Option<Vec<String>>,
+    /// The topic of a replica.
+    pub topic: Option<String>,
     /// Listen beyond the loopback although nobody is asked who they are.
     pub insecure: Option<bool>,
     /// Whose replicas are told.
@@ -24,6 +30,8 @@ pub struct SinkFile {
     pub tiers: Option<Vec<String>>,
     /// Tokens of a block that is told.
     pub block_size: Option<u32>,
+    /// Tokens of an engine's block that those are made of.
+    pub engine_block_size: Option<u32>,
     /// How long trust may be away.
     pub grace: Option<Span>,
     /// Silence after which an empty batch is sent.

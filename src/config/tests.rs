@@ -59,6 +59,18 @@ fn every_problem_is_reported_at_once() {
         listen = "0.0.0.0:1"
         tiers = ["moon"]
         block_size = 0
+        [[sinks]]
+        preset = "dynamo"
+        one_socket = true
+        topic = "kv"
+        block_size = 48
+        engine_block_size = 32
+        [[sinks]]
+        name = "far"
+        preset = "llm-d"
+        engine_block_size = 16
+        listen = "127.0.0.1:1"
+        connect = ["epp:5557", "tcp://*:1", "tcp://a:1", "tcp://a:1"]
     "#;
     expect![[r#"
         limits.frame_max: invalid type: integer `5`, expected a size with its unit, such as "64MiB" (kvbridge.toml)
@@ -77,7 +89,15 @@ fn every_problem_is_reported_at_once() {
         state.dir: must not be empty (kvbridge.toml)
         sinks[0].preset: expected one of llm-d, dynamo, vllm, aibrix, conductor, got "x" (kvbridge.toml)
         sinks[0].listen: is not the loopback, and a reader of a sink is asked nothing and sees prompts: set insecure in the sink (kvbridge.toml)
-        sinks[0].block_size: must be at least 1 (kvbridge.toml)"#]]
+        sinks[0].block_size: must be at least 1 (kvbridge.toml)
+        sinks[1].engine_block_size: expected one that divides 48 or that it divides, got 32 (kvbridge.toml)
+        sinks[1].one_socket: a reader of preset dynamo takes what comes over a socket for one replica's (kvbridge.toml)
+        sinks[1].topic: must have {instance} where sockets are shared (kvbridge.toml)
+        sinks[2].engine_block_size: goes with block_size, the tokens of a block that is told (kvbridge.toml)
+        sinks[2].connect: does not go with listen, replay or one_socket (kvbridge.toml)
+        sinks[2].connect: expected tcp://host:port, got "epp:5557" (kvbridge.toml)
+        sinks[2].connect: expected a host to connect to, got "tcp://*:1" (kvbridge.toml)
+        sinks[2].connect: tcp://a:1 is there twice (kvbridge.toml)"#]]
     .assert_eq(&problems(text, &[]));
 }
 

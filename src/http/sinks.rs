@@ -7,7 +7,7 @@ use kvbridge_schemas::ReplicaKey;
 use serde::Serialize;
 
 use super::{Api, Grant, json};
-use crate::sinks::LineStanding;
+use crate::sinks::{LineStanding, ReaderStanding};
 
 #[derive(Serialize)]
 struct LineJson<'a> {
@@ -18,10 +18,31 @@ struct LineJson<'a> {
     listen: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     replay: Option<&'a str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    topic: &'a str,
     next_seq: u64,
     shown: bool,
     shown_blocks: u64,
     hidden_blocks: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    readers: Vec<ReaderJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct ReaderJson<'a> {
+    endpoint: &'a str,
+    listening: bool,
+    told_whole: u64,
+}
+
+impl<'a> ReaderJson<'a> {
+    fn of(reader: &'a ReaderStanding) -> ReaderJson<'a> {
+        ReaderJson {
+            endpoint: &reader.endpoint,
+            listening: reader.is_listening,
+            told_whole: reader.told_whole_count,
+        }
+    }
 }
 
 impl<'a> LineJson<'a> {
@@ -32,10 +53,12 @@ impl<'a> LineJson<'a> {
             replica: key.as_str(),
             listen: line.live.as_deref(),
             replay: line.replay.as_deref(),
+            topic: &line.topic,
             next_seq: line.next_seq,
             shown: line.is_shown,
             shown_blocks: line.shown_count,
             hidden_blocks: line.hidden_count,
+            readers: line.readers.iter().map(ReaderJson::of).collect(),
         }
     }
 }

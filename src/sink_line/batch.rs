@@ -22,7 +22,7 @@ const BATCH_BYTES: usize = 64;
 const BLOCK_BYTES: usize = 16;
 
 #[derive(Debug)]
-enum Fact {
+pub(super) enum Fact {
     Stored { key: u64, parent: Option<u64>, tier: Tier, described: Arc<Described> },
     Removed { key: u64, tier: Tier },
     Cleared,
@@ -53,6 +53,10 @@ impl Facts {
 
     pub(super) fn cleared(&mut self) {
         self.0.push(Fact::Cleared);
+    }
+
+    pub(super) fn into_facts(self) -> Vec<Fact> {
+        self.0
     }
 
     /// As batches of a bounded size; one without events if there are none.

@@ -23,8 +23,15 @@ struct Block {
     parent: Option<u64>,
     described: Option<Arc<Described>>,
     spots: Vec<Spot>,
-    /// It is at another place than readers were told.
-    moved: bool,
+    /// Where readers were told that it is, while that is another place.
+    moved_from: Option<Box<Place>>,
+}
+
+/// What comes before a block, and what it holds.
+#[derive(Debug)]
+struct Place {
+    parent: Option<u64>,
+    described: Option<Arc<Described>>,
 }
 
 impl Block {
@@ -34,6 +41,14 @@ impl Block {
 
     fn is_shown(&self) -> bool {
         self.spots.iter().any(|spot| spot.shown)
+    }
+
+    /// What comes before it and what it holds, as readers were told.
+    fn told_place(&self) -> (Option<u64>, Option<&Arc<Described>>) {
+        match &self.moved_from {
+            Some(place) => (place.parent, place.described.as_ref()),
+            None => (self.parent, self.described.as_ref()),
+        }
     }
 }
 
@@ -108,8 +123,9 @@ impl Held {
 
     /// Readers have nothing any more.
     pub(super) fn unshow(&mut self) {
-        for spot in self.blocks.values_mut().flat_map(|block| &mut block.spots) {
-            spot.shown = false;
+        for block in self.blocks.values_mut() {
+            block.moved_from = None;
+            block.spots.iter_mut().for_each(|spot| spot.shown = false);
         }
         self.shown_count = 0;
         self.all_touched = true;
@@ -126,9 +142,7 @@ impl Held {
         }
         let links = matches!(change, Change::Linked { .. });
         if *self.block_size.get_or_insert(node.block_size) != node.block_size {
-            self.odd_count =
-                if links { self.odd_count + 1 } else { self.odd_count.saturating_sub(1) };
-            return;
+            return self.odd(tier, links);
         }
         match change {
             Change::Linked { parent, described, .. } => {
@@ -144,6 +158,14 @@ impl Held {
         self.touched.insert(node.key);
     }
 
+    /// A block of another size came or went.
+    pub(super) fn odd(&mut self, tier: &Tier, came: bool) {
+        if self.tiers.contains(tier) {
+            let count = self.odd_count;
+            self.odd_count = if came { count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+
     fn hold(
         &mut self,
         key: u64,
@@ -152,14 +174,17 @@ impl Held {
     ) {
         let block = self.blocks.entry(key).or_insert_with(|| {
             self.children.extend(parent.map(|parent| (parent, key)));
-            Block { parent, described: described.clone(), spots: Vec::new(), moved: false }
+            Block { parent, described: described.clone(), spots: Vec::new(), moved_from: None }
         });
         let differs = match (&block.described, described) {
             (Some(before), Some(now)) => before.tokens != now.tokens,
             (None, _) | (_, None) => false,
         };
         if block.parent != parent || differs {
-            block.moved |= block.is_shown();
+            if block.is_shown() && block.moved_from.is_none() {
+                let described = block.described.clone();
+                block.moved_from = Some(Box::new(Place { parent: block.parent, described }));
+            }
             if let Some(before) = block.parent {
                 self.children.remove(&(before, key));
             }
@@ -212,14 +237,15 @@ impl Held {
     /// Takes back what is no longer held, each block after all that readers have behind it.
     fn withdraw(&mut self, key: u64, facts: &mut Facts) {
         let Some(block) = self.blocks.get(&key) else { return };
-        let leaves = |spot: &Spot| spot.shown && (block.moved || !self.is_wanted(spot));
+        let leaves =
+            |spot: &Spot| spot.shown && (block.moved_from.is_some() || !self.is_wanted(spot));
         let leaving = block.spots.iter().filter(|spot| leaves(spot));
         let leaving: Vec<Tier> = leaving.map(|spot| spot.tier.clone()).collect();
         for tier in leaving {
             self.take_back(key, tier, facts);
         }
         if let Some(block) = self.blocks.get_mut(&key) {
-            block.moved = false;
+            block.moved_from = None;
         }
     }
 
@@ -311,22 +337,22 @@ impl Held {
         }
     }
 
-    /// All that readers have, parents first.
+    /// All that readers have, parents first, each where they were told that it is: between a move
+    /// and its telling that is not where it is held.
     pub(super) fn shown(&self, facts: &mut Facts) {
-        let mut waiting: Vec<u64> = self
-            .blocks
-            .iter()
-            .rev()
-            .filter(|(_, block)| block.parent.is_none())
-            .map(|(key, _)| *key)
+        let shown = || self.blocks.iter().filter(|(_, block)| block.is_shown());
+        let behind: BTreeSet<(u64, u64)> = shown()
+            .filter_map(|(key, block)| block.told_place().0.map(|parent| (parent, *key)))
             .collect();
+        let roots = shown().rev().filter(|(_, block)| block.told_place().0.is_none());
+        let mut waiting: Vec<u64> = roots.map(|(key, _)| *key).collect();
         while let Some(key) = waiting.pop() {
             let Some(block) = self.blocks.get(&key) else { continue };
-            let Some(described) = &block.described else { continue };
+            let (parent, Some(described)) = block.told_place() else { continue };
             for spot in block.spots.iter().filter(|spot| spot.shown) {
-                facts.stored(key, block.parent, spot.tier.clone(), Arc::clone(described));
+                facts.stored(key, parent, spot.tier.clone(), Arc::clone(described));
             }
-            waiting.extend(self.children_of(key));
+            waiting.extend(behind.range((key, 0)..=(key, u64::MAX)).map(|(_, child)| *child));
         }
     }
 }

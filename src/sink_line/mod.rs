@@ -23,12 +23,15 @@
 
 mod answer;
 mod batch;
+mod blocks;
 mod change;
+mod hearer;
 mod held;
 mod journal;
 mod preset;
 #[cfg(test)]
 mod tests;
+mod topic;
 
 use std::sync::Arc;
 
@@ -37,10 +40,13 @@ use kvbridge_schemas::{Tier, TierTrust, Trust};
 use crate::recovery::Tick;
 pub use answer::Origin;
 use batch::Facts;
+use blocks::Blocks;
+pub use blocks::Sizes;
 pub use change::Change;
-use held::Held;
+pub use hearer::Hearer;
 use journal::Journal;
-pub use preset::{Form, Numbers, Preset, Profile, ReplayForm};
+pub use preset::{Form, HashForms, Needs, Numbers, Preset, Profile, ReplayForm, Topics};
+pub use topic::topic_of;
 
 /// Bytes of a batch, shared between journal, socket and answers.
 pub type Payload = Arc<[u8]>;
@@ -54,8 +60,8 @@ pub struct LineSettings {
     pub rank: u32,
     /// Tiers that are told; those of others are not.
     pub tiers: Vec<Tier>,
-    /// Blocks of this many tokens are told; absent = of as many as the first one has.
-    pub block_size: Option<u32>,
+    /// Blocks of how many tokens are told.
+    pub sizes: Sizes,
     /// How long trust may be away before everything is taken back.
     pub grace_ms: u64,
     /// Silence after which an empty batch is sent.
@@ -120,7 +126,7 @@ enum Standing {
 #[derive(Debug)]
 pub struct Line {
     settings: LineSettings,
-    held: Held,
+    held: Blocks,
     standing: Standing,
     /// What readers have is not what `held` says: they must be told that everything is gone.
     must_clear: bool,
@@ -135,7 +141,7 @@ impl Line {
     /// so after the grace they are told that it is gone, unless a view comes first.
     pub fn new(settings: LineSettings, first_seq: u64, now: Tick) -> Line {
         Line {
-            held: Held::new(settings.tiers.clone(), settings.block_size),
+            held: Blocks::new(settings.tiers.clone(), settings.sizes),
             journal: Journal::new(settings.journal_batches_max, settings.journal_bytes_max),
             standing: Standing::Paused { until: now.plus(settings.grace_ms) },
             must_clear: true,
@@ -220,6 +226,11 @@ impl Line {
     /// Whether readers have what is held.
     pub fn is_shown(&self) -> bool {
         self.standing == Standing::Shown
+    }
+
+    /// That everything is gone, then all that readers have: for one that has nothing.
+    pub fn whole_batches(&self, at: Moment) -> Vec<Payload> {
+        self.whole().batches(&self.settings.profile, self.settings.rank, at.unix_ms)
     }
 
     fn show(&mut self, at: Moment, out: &mut Vec<Numbered>) {

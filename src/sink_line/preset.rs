@@ -40,8 +40,54 @@ pub struct Profile {
     pub replay: ReplayForm,
     /// Where a line begins.
     pub numbers: Numbers,
-    /// Topics name the instance and the model.
-    pub names_topic: bool,
+    /// The topic of a replica; see [`topic_of`](super::topic_of).
+    pub topic: &'static str,
+}
+
+/// Which forms of a hash a reader takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashForms {
+    /// Numbers of 9 bytes, or byte strings.
+    WideOrBytes,
+    /// Numbers alone.
+    Numbers,
+    /// Numbers from 0 on, or byte strings of 8 bytes and more.
+    UnsignedOrBytes,
+    /// Any of them.
+    Any,
+}
+
+/// What a reader makes of topics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topics {
+    /// Nothing: all that comes over a socket is one replica's.
+    Nothing,
+    /// It tells replicas apart by them.
+    Replicas,
+    /// It does, and wants three parts, of which the second is the replica.
+    Named,
+}
+
+/// What a router's reader takes, as it was read in its code. Beside [`Profile`], which is what a
+/// sink writes, so that one can be held against the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Events in another form lose their batch; absent = either is read.
+    pub form: Option<Form>,
+    /// The fewest elements of a batch.
+    pub elements_min: usize,
+    /// Hashes in another form lose their batch.
+    pub hashes: HashForms,
+    /// What topics are to it.
+    pub topics: Topics,
+    /// All blocks of an event are hashed from the event's parent.
+    pub one_block_per_event: bool,
+    /// What a salt must begin with to be one; absent = any text.
+    pub salt_tag: Option<&'static str>,
+    /// What a smaller number is.
+    pub numbers: Numbers,
+    /// Hashes of its own are computed from tokens; an engine's hash is only a handle.
+    pub hashes_tokens: bool,
 }
 
 /// A router whose reader is known.
@@ -63,6 +109,9 @@ impl Preset {
     /// All of them.
     pub const ALL: [Preset; 5] =
         [Preset::LlmD, Preset::Dynamo, Preset::Vllm, Preset::Aibrix, Preset::Conductor];
+
+    /// The topic of a replica where sockets are shared.
+    pub const SHARED_TOPIC: &str = "kv@{instance}@{model}";
 
     /// Its name in a configuration.
     pub fn as_str(self) -> &'static str {
@@ -88,15 +137,49 @@ impl Preset {
             salt_tag: "",
             replay: ReplayForm::WithTopic,
             numbers: Numbers::FromZero,
-            names_topic: false,
+            topic: "",
         };
         match self {
             Preset::Vllm | Preset::Conductor => maps,
-            Preset::LlmD => Profile { form: Form::Arrays, names_topic: true, ..maps },
+            Preset::LlmD => Profile { form: Form::Arrays, topic: Preset::SHARED_TOPIC, ..maps },
             Preset::Dynamo => {
                 Profile { salt_tag: "dynamo-cache-salt:", numbers: Numbers::FromClock, ..maps }
             }
             Preset::Aibrix => Profile { form: Form::Arrays, one_block_per_event: true, ..maps },
+        }
+    }
+
+    /// What its reader takes.
+    pub fn needs(self) -> Needs {
+        let any = Needs {
+            form: None,
+            elements_min: 2,
+            hashes: HashForms::Any,
+            topics: Topics::Nothing,
+            one_block_per_event: false,
+            salt_tag: None,
+            numbers: Numbers::FromZero,
+            hashes_tokens: true,
+        };
+        match self {
+            Preset::LlmD => Needs { hashes: HashForms::WideOrBytes, topics: Topics::Named, ..any },
+            Preset::Dynamo => Needs {
+                elements_min: 3,
+                hashes: HashForms::Numbers,
+                salt_tag: Some("dynamo-cache-salt:"),
+                numbers: Numbers::FromClock,
+                ..any
+            },
+            // Whoever it is: some trust the engine's hash, some subscribe by topic.
+            Preset::Vllm => Needs { hashes_tokens: false, topics: Topics::Replicas, ..any },
+            Preset::Aibrix => Needs { form: Some(Form::Arrays), one_block_per_event: true, ..any },
+            Preset::Conductor => Needs {
+                form: Some(Form::Maps),
+                elements_min: 3,
+                hashes: HashForms::UnsignedOrBytes,
+                hashes_tokens: false,
+                ..any
+            },
         }
     }
 }

@@ -22,11 +22,22 @@ pub(super) fn live(topic: &Bytes, batch: &Numbered) -> Multipart {
     vec![topic.clone(), seq(batch), payload(batch)]
 }
 
-/// Where a request begins; `None` = it is none. As engines read it: a number of any length.
-pub(super) fn start_of(frames: &[Bytes]) -> Option<u64> {
-    let [delimiter, start] = frames else { return None };
+/// Where a request begins, and of which topic if it says so; `None` = it is none. As engines read
+/// it: a number of any length. A topic behind it is our own: engines have one line at a socket.
+pub(super) fn request_of(frames: &[Bytes]) -> Option<(u64, Option<Bytes>)> {
+    let (start, topic) = match frames {
+        [delimiter, start] if delimiter.is_empty() => (start, None),
+        [delimiter, start, topic] if delimiter.is_empty() => (start, Some(topic.clone())),
+        _ => return None,
+    };
     let number = |start: u64, byte: &u8| start.saturating_mul(256).saturating_add(u64::from(*byte));
-    delimiter.is_empty().then(|| start.iter().fold(0, number))
+    Some((start.iter().fold(0, number), topic))
+}
+
+/// What is answered of one line.
+pub(super) struct Part {
+    pub(super) topic: Bytes,
+    pub(super) batches: Vec<Numbered>,
 }
 
 fn reply(form: ReplayForm, topic: &Bytes, seq: Bytes, payload: Bytes) -> Multipart {
@@ -68,17 +79,22 @@ impl Answer {
     /// Sends all batches and the end marker, which comes always: readers wait for it for ever.
     pub(super) async fn send(
         self,
-        batches: Vec<Numbered>,
-        (form, topic): (ReplayForm, Bytes),
+        parts: Vec<Part>,
+        form: ReplayForm,
         to: mpsc::Sender<Addressed>,
     ) {
-        let replies = batches.iter().map(|batch| reply(form, &topic, seq(batch), payload(batch)));
-        let end = reply(form, &Bytes::new(), Bytes::from_static(&END), Bytes::new());
-        for frames in replies.chain(std::iter::once(end)) {
-            // Closed = the socket is gone, and the peer with it.
-            if to.send(Addressed { peer: self.peer.clone(), frames }).await.is_err() {
-                return;
+        for Part { topic, batches } in &parts {
+            for batch in batches {
+                let frames = reply(form, topic, seq(batch), payload(batch));
+                // Closed = the socket is gone, and the peer with it.
+                if to.send(Addressed { peer: self.peer.clone(), frames }).await.is_err() {
+                    return;
+                }
             }
+        }
+        let frames = reply(form, &Bytes::new(), Bytes::from_static(&END), Bytes::new());
+        if to.send(Addressed { peer: self.peer.clone(), frames }).await.is_err() {
+            tracing::debug!("the socket is gone, and the peer with it");
         }
     }
 }
@@ -107,7 +123,8 @@ mod tests {
             let (to, mut sent) = mpsc::channel(8);
             let batches = vec![Numbered { seq: 7, payload: Arc::from(*b"x") }];
             let answer = Answering::default().begin(&Bytes::from_static(b"peer")).unwrap();
-            answer.send(batches, (form, Bytes::from_static(b"t")), to).await;
+            let part = Part { topic: Bytes::from_static(b"t"), batches };
+            answer.send(vec![part], form, to).await;
             assert_eq!(frames(sent.recv().await.unwrap()), wanted);
             let end = frames(sent.recv().await.unwrap());
             assert!(end.iter().all(|frame| frame.is_empty() || *frame == END), "{end:?}");
@@ -130,13 +147,14 @@ mod tests {
     #[test]
     fn requests_are_read_as_engines_read_them() {
         let of = |frames: &[&'static [u8]]| {
-            start_of(&frames.iter().map(|frame| Bytes::from_static(frame)).collect::<Vec<_>>())
+            request_of(&frames.iter().map(|frame| Bytes::from_static(frame)).collect::<Vec<_>>())
         };
-        assert_eq!(of(&[b"", &[0, 0, 0, 0, 0, 0, 1, 2]]), Some(258));
-        assert_eq!(of(&[b"", b""]), Some(0));
-        assert_eq!(of(&[b"", &[0xff; 12]]), Some(u64::MAX));
+        assert_eq!(of(&[b"", &[0, 0, 0, 0, 0, 0, 1, 2]]), Some((258, None)));
+        assert_eq!(of(&[b"", b""]), Some((0, None)));
+        assert_eq!(of(&[b"", &[0xff; 12]]), Some((u64::MAX, None)));
+        assert_eq!(of(&[b"", &[2], b"t"]), Some((2, Some(Bytes::from_static(b"t")))));
         assert_eq!(of(&[b"x", b""]), None);
         assert_eq!(of(&[b""]), None);
-        assert_eq!(of(&[b"", b"", b""]), None);
+        assert_eq!(of(&[b"", b"", b"", b""]), None);
     }
 }

@@ -16,6 +16,8 @@ pub struct LineStanding {
     pub live: Option<String>,
     /// Where its past is asked for.
     pub replay: Option<String>,
+    /// Its topic; often empty.
+    pub topic: String,
     /// The number of the next batch.
     pub next_seq: u64,
     /// Readers have what is held; else they were told that nothing is there, or soon will be.
@@ -24,6 +26,19 @@ pub struct LineStanding {
     pub shown_count: u64,
     /// Blocks that are held and not told.
     pub hidden_count: u64,
+    /// The readers that the sink connects to.
+    pub readers: Vec<ReaderStanding>,
+}
+
+/// A reader that is connected to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReaderStanding {
+    /// Where it binds.
+    pub endpoint: String,
+    /// It is there and listens.
+    pub is_listening: bool,
+    /// How often it was told a whole line.
+    pub told_whole_count: u64,
 }
 
 /// All lines, by sink and replica.

@@ -1,11 +1,15 @@
-//! SHELL. Routers that are fed in a form they know: one task for each configured sink, a publisher
-//! and an answering socket for each replica it tells.
+//! SHELL. Routers that are fed in a form they know: one task for each configured sink, with a
+//! publisher and an answering socket for each replica it tells, one pair for all of them, or a
+//! connection to each reader.
 //!
 //! What is told, and under which number, is decided in [`sink_line`](crate::sink_line).
 
 mod answers;
 mod board;
 mod line;
+mod places;
+mod port;
+mod reader;
 mod task;
 
 use std::sync::Arc;
@@ -16,7 +20,7 @@ use crate::{
     pipeline::{Fleet, Tasks},
 };
 
-pub use board::{LineStanding, SinkBoard};
+pub use board::{LineStanding, ReaderStanding, SinkBoard};
 use task::SinkTask;
 
 /// Starts all sinks. What drivers that are started later tell reaches them from the first step on.

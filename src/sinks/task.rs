@@ -1,26 +1,30 @@
 //! The task of one sink.
 
-use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll};
+use std::{collections::BTreeMap, sync::Arc};
 
-use kvbridge_adapters_zmq::Addressed;
 use kvbridge_schemas::{Replica, ReplicaKey, TierTrust};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{SinkBoard, line::PublishedLine};
+use super::{
+    SinkBoard,
+    line::PublishedLine,
+    places::{Heard, Places},
+};
 use crate::{
     clock::Clock,
     config::SinkConfig,
     pipeline::{Command, Fed, Feed, Fleet},
     recovery::Tick,
-    sink_line::{Moment, Told},
+    sink_line::{Moment, Numbered, Told},
     telemetry::SinkMetrics,
 };
 
-/// Between two requests for a view, while its driver has no place for one.
+/// Between two requests for a view, while its driver has no place for one; and between two tries to
+/// tell a reader that had no room.
 const ASK_EVERY_MS: u64 = 50;
 
-/// Tells one router of the ranks of one instance.
+/// Tells one router: of the ranks of one instance, or of all replicas where each has a topic.
 pub(super) struct SinkTask {
     config: SinkConfig,
     fleet: Arc<Fleet>,
@@ -28,18 +32,20 @@ pub(super) struct SinkTask {
     feed: Feed,
     board: Arc<SinkBoard>,
     metrics: SinkMetrics,
-    /// By rank: the port is the rank's.
-    lines: BTreeMap<u32, PublishedLine>,
-    /// Whose replicas are told.
+    lines: BTreeMap<ReplicaKey, PublishedLine>,
+    places: Places,
+    /// Whose replicas are told, where ports are the ranks'.
     instance: Option<String>,
     refused: Option<ReplicaKey>,
     ask_at: Option<Tick>,
+    /// A reader lacks something, and has no room for it yet.
+    catch_up_at: Option<Tick>,
 }
 
 enum Happened {
     Stopped,
     Fed(Option<Fed>),
-    Asked(u32, Addressed),
+    Heard(Heard),
     Due,
 }
 
@@ -55,6 +61,7 @@ impl SinkTask {
             feed: fleet.feeds().subscribe(queue),
             metrics: SinkMetrics::register(&config.name),
             instance: config.instance.clone(),
+            places: Places::new(&config),
             config,
             fleet,
             clock,
@@ -62,31 +69,36 @@ impl SinkTask {
             lines: BTreeMap::new(),
             refused: None,
             ask_at: None,
+            catch_up_at: None,
         }
     }
 
     pub(super) async fn run(mut self, stop: CancellationToken) {
         loop {
-            let deadlines = self.lines.values().map(PublishedLine::next_deadline);
-            let deadline = deadlines.chain(self.ask_at).min();
-            let (clock, lines) = (self.clock, &mut self.lines);
+            let lines = self.lines.values().map(|line| line.line.next_deadline());
+            let others = [self.ask_at, self.catch_up_at, self.places.next_deadline()];
+            let deadline = lines.chain(others.into_iter().flatten()).min();
+            let (clock, places) = (self.clock, &mut self.places);
             let happened = tokio::select! {
                 biased;
                 () = stop.cancelled() => Happened::Stopped,
-                (rank, request) = requests(lines) => Happened::Asked(rank, request),
+                heard = places.next() => Happened::Heard(heard),
                 fed = self.feed.next() => Happened::Fed(fed),
                 () = clock.sleep_until(deadline) => Happened::Due,
             };
+            let at = self.moment();
             match happened {
                 Happened::Stopped | Happened::Fed(None) => return self.end().await,
-                Happened::Asked(rank, request) => {
-                    let at = self.moment();
-                    if let Some(line) = self.lines.get_mut(&rank) {
-                        line.answer(at, request);
-                    }
+                Happened::Heard(Heard::Asked(port, request)) => {
+                    self.places.answer(port, &request, self.lines.values(), at);
+                }
+                Happened::Heard(Heard::Reader(reader, event)) => {
+                    self.places.take(reader, event);
+                    self.catch_up(at);
+                    self.show_all();
                 }
                 Happened::Fed(Some(fed)) => self.take(fed).await,
-                Happened::Due => self.due().await,
+                Happened::Due => self.due(at).await,
             }
             self.metrics.show(self.feed.waiting());
         }
@@ -101,15 +113,12 @@ impl SinkTask {
         if missed > 0 {
             self.missed(missed).await;
         }
-        let rank = fed.replica.rank;
-        let Some(told) = fed.news.told() else { return self.gone(&fed).await };
+        let Some(told) = fed.news.told() else { return self.close(&fed.key).await };
         let at = self.moment();
-        if !self.lines.contains_key(&rank) && !self.begin(&fed.replica, at).await {
+        if !self.lines.contains_key(&fed.key) && !self.begin(&fed.replica, at).await {
             return;
         }
-        let Some(line) = self.lines.get_mut(&rank).filter(|line| line.key == fed.key) else {
-            return self.refuse(&fed.key);
-        };
+        let Some(line) = self.lines.get_mut(&fed.key) else { return };
         let mut out = Vec::new();
         if told.whole {
             line.wants_whole = false;
@@ -123,8 +132,17 @@ impl SinkTask {
         } else {
             line.line.told(at, told, &mut out);
         }
-        line.publish(out).await;
-        self.show(rank);
+        self.publish(&fed.key, out, at).await;
+    }
+
+    /// Publishes what a line says, and shows how it stands.
+    async fn publish(&mut self, key: &ReplicaKey, batches: Vec<Numbered>, at: Moment) {
+        let Some(line) = self.lines.get(key) else { return };
+        self.places.publish(line, batches, at).await;
+        if self.places.any_lacks(line) {
+            self.catch_up_at.get_or_insert(at.now.plus(ASK_EVERY_MS));
+        }
+        self.show(key);
     }
 
     /// Begins a line, if the replica is one that is told here.
@@ -132,24 +150,46 @@ impl SinkTask {
         if !self.config.takes(replica) {
             return false;
         }
-        let instance = self.instance.get_or_insert_with(|| replica.instance.clone());
-        if *instance != replica.instance {
-            self.refuse(&replica.key());
+        let line = PublishedLine::new(&self.config, replica, at);
+        let taken = if self.config.shares_sockets() {
+            // A reader could not tell two replicas of one topic apart.
+            self.lines.values().any(|other| other.topic == line.topic)
+        } else {
+            let instance = self.instance.get_or_insert_with(|| replica.instance.clone());
+            let port_taken = self.lines.values().any(|other| other.port == line.port);
+            *instance != replica.instance || port_taken
+        };
+        if taken {
+            self.refuse(&line.key);
             return false;
         }
-        let mut line = PublishedLine::new(&self.config, replica, at);
-        line.due(at).await;
-        self.lines.insert(replica.rank, line);
+        self.places.open(&self.config, &line, at.now).await;
+        self.lines.insert(line.key.clone(), line);
         true
     }
 
-    /// A second replica for the same port.
+    /// A second replica for the same port or topic.
     fn refuse(&mut self, key: &ReplicaKey) {
         self.metrics.refused.increment(1);
         if self.refused.as_ref() != Some(key) {
-            warn!(sink = %self.config.name, replica = %key, "a sink tells the ranks of one instance and one model: name them in it");
+            let remedy = if self.config.shares_sockets() {
+                "a sink tells one replica under each topic: tell them apart in it"
+            } else {
+                "a sink tells the ranks of one instance and one model: name them in it"
+            };
+            warn!(sink = %self.config.name, replica = %key, "{remedy}");
             self.refused = Some(key.clone());
         }
+    }
+
+    /// Tells readers what they lack.
+    fn catch_up(&mut self, at: Moment) {
+        let mut lacking = !self.places.pay();
+        for line in self.lines.values() {
+            self.places.catch_up(line, at);
+            lacking |= self.places.any_lacks(line);
+        }
+        self.catch_up_at = lacking.then(|| at.now.plus(ASK_EVERY_MS));
     }
 
     /// What lines know may be old: they pause until their drivers tell them all.
@@ -157,56 +197,58 @@ impl SinkTask {
         self.metrics.missed.increment(missed);
         info!(sink = %self.config.name, missed, "a sink fell behind, all is told again");
         let at = self.moment();
-        for line in self.lines.values_mut() {
+        let keys: Vec<ReplicaKey> = self.lines.keys().cloned().collect();
+        for key in &keys {
+            let Some(line) = self.lines.get_mut(key) else { continue };
             line.wants_whole = true;
-            if let Some(handle) = self.fleet.get(&line.key) {
+            if let Some(handle) = self.fleet.get(key) {
                 handle.signs.sink_has_missed();
             }
             let mut out = Vec::new();
             let told = Told { whole: false, changes: &[], trust: TierTrust::default() };
             line.line.told(at, told, &mut out);
-            line.publish(out).await;
+            self.publish(key, out, at).await;
         }
         self.ask_at = Some(at.now);
-        let gone = self.lines.values().filter(|line| !self.fleet.has(&line.key));
-        let gone: Vec<u32> = gone.filter_map(|line| self.rank_of(&line.key)).collect();
-        for rank in gone {
-            self.close(rank).await;
+        for key in keys.iter().filter(|key| !self.fleet.has(key)).collect::<Vec<_>>() {
+            self.close(key).await;
         }
     }
 
-    fn rank_of(&self, key: &ReplicaKey) -> Option<u32> {
-        self.lines.iter().find(|(_, line)| line.key == *key).map(|(rank, _)| *rank)
-    }
-
-    async fn gone(&mut self, fed: &Fed) {
-        if let Some(rank) = self.rank_of(&fed.key) {
-            self.close(rank).await;
-        }
-    }
-
-    async fn close(&mut self, rank: u32) {
+    async fn close(&mut self, key: &ReplicaKey) {
         let at = self.moment();
-        let Some(line) = self.lines.remove(&rank) else { return };
-        self.board.remove(&self.config.name, &line.key);
-        line.end(at).await;
+        let Some(mut line) = self.lines.remove(key) else { return };
+        self.board.remove(&self.config.name, key);
+        let mut out = Vec::new();
+        line.line.end(at, &mut out);
+        let last_word = out.last().map(|batch| Arc::clone(&batch.payload));
+        self.places.publish(&line, out, at).await;
+        if let Some(last_word) = last_word {
+            self.places.close(&line, &last_word, self.config.shares_sockets()).await;
+        }
+        self.catch_up_at.get_or_insert(at.now.plus(ASK_EVERY_MS));
         if self.lines.is_empty() {
             // Another instance may come.
             self.instance.clone_from(&self.config.instance);
         }
     }
 
-    async fn due(&mut self) {
-        let at = self.moment();
+    async fn due(&mut self, at: Moment) {
         if self.ask_at.is_some_and(|ask_at| ask_at <= at.now) {
             self.ask(at);
         }
-        let ranks: Vec<u32> = self.lines.keys().copied().collect();
-        for rank in ranks {
-            if let Some(line) = self.lines.get_mut(&rank).filter(|l| l.next_deadline() <= at.now) {
-                line.due(at).await;
-                self.show(rank);
-            }
+        if self.catch_up_at.is_some_and(|catch_up_at| catch_up_at <= at.now) {
+            self.catch_up(at);
+        }
+        if self.places.due(at.now).await {
+            self.show_all();
+        }
+        let due = self.lines.iter().filter(|(_, line)| line.line.next_deadline() <= at.now);
+        for key in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            let Some(line) = self.lines.get_mut(&key) else { continue };
+            let mut out = Vec::new();
+            line.line.due(at, &mut out);
+            self.publish(&key, out, at).await;
         }
     }
 
@@ -221,30 +263,21 @@ impl SinkTask {
         self.ask_at = (count > 0).then(|| at.now.plus(ASK_EVERY_MS));
     }
 
-    fn show(&mut self, rank: u32) {
-        let Some(line) = self.lines.get(&rank) else { return };
-        let standing = line.standing();
+    fn show(&self, key: &ReplicaKey) {
+        let Some(line) = self.lines.get(key) else { return };
+        let standing = self.places.standing(line);
         line.metrics.show(&standing);
-        self.board.set(&self.config.name, &line.key, standing);
+        self.board.set(&self.config.name, key, standing);
+    }
+
+    fn show_all(&self) {
+        self.lines.keys().for_each(|key| self.show(key));
     }
 
     async fn end(mut self) {
-        let ranks: Vec<u32> = self.lines.keys().copied().collect();
-        for rank in ranks {
-            self.close(rank).await;
+        for key in self.lines.keys().cloned().collect::<Vec<_>>() {
+            self.close(&key).await;
         }
+        self.places.end().await;
     }
-}
-
-/// The next request of any line. Cancel-safe.
-async fn requests(lines: &mut BTreeMap<u32, PublishedLine>) -> (u32, Addressed) {
-    poll_fn(|context| {
-        for (rank, line) in lines.iter_mut() {
-            if let Poll::Ready(request) = line.poll_request(context) {
-                return Poll::Ready((*rank, request));
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }

@@ -32,3 +32,5 @@ pub const TRIGGER: &str = "trigger";
 pub const ALARM: &str = "alarm";
 /// A sink; bounded by the configuration.
 pub const SINK: &str = "sink";
+/// A reader that a sink connects to; bounded by the configuration.
+pub const READER: &str = "reader";

@@ -33,5 +33,5 @@ pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
     install_metrics, upkeep,
 };
-pub use sinks::{SinkLineMetrics, SinkMetrics};
+pub use sinks::{SinkLineMetrics, SinkMetrics, SinkReaderMetrics};
 pub use sources::SourceMetrics;

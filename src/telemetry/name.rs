@@ -164,5 +164,11 @@ pub const SINK_BLOCKS: &str = "kvbridge_sink_blocks";
 pub const SINK_QUEUE: &str = "kvbridge_sink_queue_messages";
 /// Messages that were dropped because its queue was full.
 pub const SINK_MISSED: &str = "kvbridge_sink_missed_total";
+/// Whether a reader that a sink connects to is there and listens.
+pub const SINK_LISTENING: &str = "kvbridge_sink_reader_listening";
+/// Whole lines that such a reader was told.
+pub const SINK_WHOLE: &str = "kvbridge_sink_reader_whole_total";
+/// What such a reader had no room for.
+pub const SINK_READER_MISSED: &str = "kvbridge_sink_reader_missed_total";
 /// Messages of replicas that have no port at a sink.
 pub const SINK_REFUSED: &str = "kvbridge_sink_refused_total";

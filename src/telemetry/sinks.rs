@@ -32,6 +32,28 @@ impl SinkMetrics {
     }
 }
 
+/// Handles of one reader that a sink connects to.
+pub struct SinkReaderMetrics {
+    /// See [`name::SINK_LISTENING`].
+    pub listening: Gauge,
+    /// See [`name::SINK_WHOLE`].
+    pub whole: Counter,
+    /// See [`name::SINK_READER_MISSED`].
+    pub missed: Counter,
+}
+
+impl SinkReaderMetrics {
+    /// Registers the handles.
+    pub fn register(sink: &str, reader: &str) -> SinkReaderMetrics {
+        let (sink, reader) = (|| sink.to_owned(), || reader.to_owned());
+        SinkReaderMetrics {
+            listening: gauge!(name::SINK_LISTENING, label::SINK => sink(), label::READER => reader()),
+            whole: counter!(name::SINK_WHOLE, label::SINK => sink(), label::READER => reader()),
+            missed: counter!(name::SINK_READER_MISSED, label::SINK => sink(), label::READER => reader()),
+        }
+    }
+}
+
 /// Handles of one replica's line to a sink.
 pub struct SinkLineMetrics {
     /// See [`name::SINK_BATCHES`].

@@ -56,6 +56,8 @@ mod restart;
 mod security;
 mod sglang;
 mod signal_alarms;
+mod sink_command;
+mod sink_readers;
 mod sinks;
 mod sources_api;
 mod stop;

@@ -73,7 +73,7 @@ class Truth:
     """What the engine holds: copies of each block on the device."""
 
     def __init__(self):
-        self.counts = {}
+        self.counts, self.parents = {}, {}
 
     def apply(self, payload):
         for event in msgpack.unpackb(payload, raw=False, strict_map_key=False)[1]:
@@ -81,12 +81,28 @@ class Truth:
             if tag == "AllBlocksCleared":
                 self.counts.clear()
             elif (event.get("medium") or "GPU") == "GPU":
+                if tag == "BlockStored":
+                    before = event["parent_block_hash"]
+                    before = None if before is None else number(before)
+                    for hash_ in map(number, event["block_hashes"]):
+                        self.parents[hash_], before = before, hash_
                 for hash_ in map(number, event["block_hashes"]):
                     step = 1 if tag == "BlockStored" else -1
                     self.counts[hash_] = self.counts.get(hash_, 0) + step
 
     def blocks(self):
         return {hash_ for hash_, count in self.counts.items() if count > 0}
+
+    def merged(self, count):
+        """The blocks that end a row of `count`, from the first of a sequence on."""
+        held, ends = self.blocks(), set()
+        for hash_ in held:
+            depth, at = 0, hash_
+            while at is not None and at in held:
+                depth, at = depth + 1, self.parents[at]
+            if at is None and depth % count == 0:
+                ends.add(hash_)
+        return ends
 
 
 class Engine(threading.Thread):
@@ -196,14 +212,14 @@ class Indexer:
 
 
 class Bridge:
-    def __init__(self, binary, folder, ports, journal):
+    def __init__(self, binary, folder, ports, journal, sizes):
         config = folder / "kvbridge.toml"
         replay = f'replay = "tcp://127.0.0.1:{ports[1]}"\n' if journal else ""
         config.write_text(
             f'[[sources]]\nengine = "vllm"\nmodel = "m"\ninstance = "e:1"\n'
             f'endpoint = "tcp://127.0.0.1:{ports[0]}"\n{replay}'
             '[[sinks]]\npreset = "dynamo"\nlisten = "127.0.0.1:0"\nreplay = "127.0.0.1:0"\n'
-            'grace = "500ms"\nheartbeat = "500ms"\n'
+            f'grace = "500ms"\nheartbeat = "500ms"\n{sizes}'
             '[recovery]\nidle_probe = "1s"\naudit = "1s"\nreplay_deadline = "1s"\nattempts = 2\n')
         self.log = open(folder / "kvbridge.log", "w")
         command = [binary, "run", "--listen", "127.0.0.1:0", "--config", str(config)]
@@ -223,13 +239,15 @@ class Bridge:
 
 
 class World:
-    def __init__(self, binary, folder, *, journal=10000, replay=True, late=0, block_size=32, **faults):
+    def __init__(self, binary, folder, *, journal=10000, replay=True, late=0, block_size=32, told=None,
+                 **faults):
         self.ports, self.truth, self.faults = free_ports(2), Truth(), faults
         self.journal = journal
         self.engine = Engine(self.ports, journal=journal, **faults)
         live, asked = (f"tcp://127.0.0.1:{port}" for port in self.ports)
-        self.block_size = block_size
-        self.bridge = Bridge(binary, folder, self.ports, replay)
+        self.block_sizes = (block_size, told or block_size)
+        sizes = f"block_size = {told}\nengine_block_size = {block_size}\n" if told else ""
+        self.bridge = Bridge(binary, folder, self.ports, replay, sizes)
         self.indexers = [Indexer(folder), Indexer(folder)]
         self.sockets = [(live, asked if replay else None), (self.bridge.live, self.bridge.replay)]
         self.joined = False
@@ -240,8 +258,8 @@ class World:
         if self.joined:
             return
         self.joined = True
-        for indexer, (live, replay) in zip(self.indexers, self.sockets):
-            indexer.register(live, replay, self.block_size)
+        for indexer, at, size in zip(self.indexers, self.sockets, self.block_sizes):
+            indexer.register(*at, size)
         # Subscriptions need a moment; libzmq does not tell a PUB of them.
         time.sleep(1)
 
@@ -268,8 +286,20 @@ class World:
             if now != seen:
                 seen, since = now, time.monotonic()
             time.sleep(0.3)
+        own, told = self.block_sizes
         truth = self.truth.blocks()
-        return [(len(blocks - truth), len(truth - blocks)) for blocks in seen], len(truth)
+        truths = [truth, truth]
+        if told > own:
+            truths[1] = self.truth.merged(told // own)
+        elif told < own:
+            # The last part of a block has its name; the names of the others are the sink's own, and
+            # as many of them as there must be are taken for right.
+            names = sorted(seen[1] - truth)
+            truths[1] = truth | set(names[:len(truth) * (own // told - 1)])
+            lacking = len(truth) * (own // told) - len(truths[1])
+            truths[1] |= {("lacking", at) for at in range(lacking)}
+        pairs = zip(seen, truths)
+        return [(len(blocks - truth), len(truth - blocks)) for blocks, truth in pairs], len(truths[1])
 
     def stop(self):
         self.engine.stop()
@@ -380,6 +410,9 @@ ROWS = {
     "restart, numbers above": (NC, restart(stores(60, 1000)), {}),
     "hashes of 32 bytes": (as_bytes(V32), lose(), {}),
     "salt": (salted(), lose(), {}),
+    "blocks of 64": (V32, lose(*DROPS), {"told": 64}),
+    "blocks of 16": (V32, lose(*DROPS), {"told": 16}),
+    "v16, blocks of 48": (V16, lose(*DROPS), {"block_size": 16, "told": 48}),
     "v16, drops, no replay": (V16, lose(*DROPS), {"replay": False, "block_size": 16}),
     "v16, tail lost": (V16, tail, {"block_size": 16}),
 }

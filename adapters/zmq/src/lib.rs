@@ -13,6 +13,7 @@
 //! - [`mod@source`]: both as one stream of source events.
 //! - [`mod@serve`]: PUB, journal and replay ROUTER, as an engine has them.
 //! - [`mod@outlet`]: PUB and ROUTER alone, for whoever serves readers of its own.
+//! - [`mod@dial`]: a publisher that connects to a reader, and knows when that one listens.
 //!
 //! The sockets of a client are behind one trait with two implementations, chosen at run time:
 //! [`Transport::Zeromq`], the default, and with the feature `omq` `Transport::Omq`.
@@ -51,6 +52,7 @@
 //! ```
 #![deny(clippy::indexing_slicing, clippy::string_slice)]
 
+pub mod dial;
 pub mod exchange;
 mod fifo;
 pub mod frame;
@@ -65,6 +67,7 @@ pub mod source;
 pub mod subscribe;
 mod transport;
 
+pub use dial::{Dial, DialEvent, Parcel};
 pub use exchange::{
     Exchange, ExchangeClient, ExchangeFailure, ExchangeSettings, Heard, Next, Turn,
 };

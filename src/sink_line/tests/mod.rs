@@ -1,15 +1,17 @@
 //! Whatever a replica does and a reader loses: it ends with exactly what is shown, or with nothing.
 
 mod golden;
+mod hearers;
 mod reader;
 mod scenes;
+mod sizes;
 
 use std::collections::BTreeMap;
 
 use kvbridge_schemas::{Tier, TierTrust, Trust};
 use proptest::{prelude::*, test_runner::Config};
 
-use super::{Change, Line, LineSettings, Moment, Numbered, Numbers, Origin, Preset, Told};
+use super::{Change, Line, LineSettings, Moment, Numbered, Numbers, Origin, Preset, Sizes, Told};
 use crate::{
     recovery::Tick,
     view::{
@@ -27,7 +29,7 @@ fn settings(preset: Preset) -> LineSettings {
         profile: preset.profile(),
         rank: 0,
         tiers: vec![Tier::Device, Tier::Host],
-        block_size: Some(UNIT),
+        sizes: Sizes::Own(Some(UNIT)),
         grace_ms: GRACE_MS,
         heartbeat_ms: BEAT_MS,
         journal_batches_max: 4,

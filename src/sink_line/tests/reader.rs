@@ -109,7 +109,7 @@ impl Reader {
         }
     }
 
-    fn take(&mut self, batch: &Numbered) {
+    pub(super) fn take(&mut self, batch: &Numbered) {
         for event in read(&batch.payload) {
             match event {
                 Seen::Cleared => self.has.clear(),

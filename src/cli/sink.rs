@@ -1,0 +1,354 @@
+//! `kvbridge sink test`: what a router's reader would see of a sink, frame by frame, and the rules
+//! of that reader which each frame keeps or breaks.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use kvbridge_adapters_zmq::{LiveFrame, ReplayFailure, subscribe::Link};
+use serde_json::Value;
+
+use super::{
+    AccessArgs, CliError, ConfigArgs, Console, Environment, Exit,
+    bridge::{self, BridgeError},
+    examples, signal,
+    sink_read::{Address, Reading, Seen},
+    sink_shown::{Frame, Shown},
+};
+use crate::{
+    clock::Clock,
+    config::{Flags, for_rank},
+    sink_check::{Checker, Happening, specimen},
+    sink_line::Preset,
+};
+
+/// Most frames of one test.
+const COUNT_MAX: i64 = 1_000_000;
+
+/// Try what routers are fed with
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = examples::SINK)]
+pub struct SinkArgs {
+    #[command(subcommand)]
+    action: SinkAction,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum SinkAction {
+    /// Show what a router's reader would see, frame by frame, and which of its rules each keeps
+    Test(Box<TestArgs>),
+}
+
+/// Without --url, --config, --endpoint or --bind a view is made up.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = examples::SINK_TEST)]
+struct TestArgs {
+    /// Which router
+    #[arg(long, value_name = "NAME", value_parser = presets())]
+    preset: Preset,
+    /// End after so many frames
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=COUNT_MAX))]
+    count: i64,
+    /// The key of the replica whose line is read [default: the first one]
+    #[arg(long, value_name = "KEY", requires = "url")]
+    replica: Option<String>,
+    /// A running kvbridge, which says where its sink of that preset is
+    #[arg(long, value_name = "URL", group = "from")]
+    url: Option<String>,
+    #[command(flatten)]
+    access: AccessArgs,
+    /// A configuration with a sink of that preset: its rank 0
+    #[arg(long, value_name = "FILE", group = "from")]
+    config: Option<PathBuf>,
+    /// Whatever publishes in this form, tcp://host:port: also an engine itself
+    #[arg(long, value_name = "ENDPOINT", group = "from")]
+    endpoint: Option<String>,
+    /// Where its past is asked for
+    #[arg(long, value_name = "ENDPOINT", requires = "endpoint")]
+    replay: Option<String>,
+    /// Be a router that binds here and is connected to
+    #[arg(long, value_name = "ENDPOINT", group = "from")]
+    bind: Option<String>,
+    /// ZeroMQ topic prefix
+    #[arg(long, value_name = "PREFIX")]
+    topic: Option<String>,
+    /// How long to wait for all frames
+    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+    /// Print JSON, an object a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn presets() -> impl TypedValueParser<Value = Preset> {
+    let names = PossibleValuesParser::new(Preset::ALL.map(Preset::as_str));
+    names.try_map(|name| Preset::from_name(&name).ok_or("no preset has that name"))
+}
+
+/// Why there was nothing to look at.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    /// The kvbridge cannot be asked.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    /// It has no such sink, or none for that replica.
+    #[error("{from} has no sink of preset {preset} that is bound{whose}")]
+    NoSink {
+        /// Whose.
+        from: String,
+        /// Which.
+        preset: &'static str,
+        /// For which replica, after a space.
+        whose: String,
+    },
+    /// It listens nowhere.
+    #[error(
+        "the sink {sink:?} connects to its readers: be one with --bind, at an address of sinks.connect"
+    )]
+    Connects {
+        /// Which.
+        sink: String,
+    },
+    /// The reading task ended.
+    #[error("reading {endpoint} ended")]
+    Ended {
+        /// Where.
+        endpoint: String,
+    },
+    /// The past could not be read.
+    #[error("{endpoint} does not answer")]
+    Replay {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        source: ReplayFailure,
+    },
+}
+
+impl SinkError {
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            SinkError::Bridge(error) => error.exit(),
+            SinkError::NoSink { .. } | SinkError::Connects { .. } => Exit::BadInput,
+            SinkError::Ended { .. } | SinkError::Replay { .. } => Exit::Failed,
+        }
+    }
+}
+
+impl SinkArgs {
+    pub(super) async fn execute(
+        self,
+        environment: &Environment,
+        console: &mut Console<'_>,
+    ) -> Result<Exit, CliError> {
+        let SinkAction::Test(args) = self.action;
+        let mut stop = signal::Stop::new()?;
+        tokio::select! {
+            exit = stop.wait() => Ok(exit),
+            exit = Box::pin(args.test(environment, console)) => exit,
+        }
+    }
+}
+
+impl TestArgs {
+    async fn test(
+        &self,
+        environment: &Environment,
+        console: &mut Console<'_>,
+    ) -> Result<Exit, CliError> {
+        let mut shown = Shown::new(self.preset, self.json);
+        match self.address(environment).await? {
+            None => self.made_up(&mut shown, console)?,
+            Some(address) => {
+                shown.begin(&address.link_text(), console)?;
+                let read = self.read(address, &mut shown, console);
+                if let Ok(read) = tokio::time::timeout(self.timeout, read).await {
+                    read?;
+                } else {
+                    let came = shown.frame_count();
+                    let waited = humantime::format_duration(self.timeout);
+                    console.message(&format!("{came} of {} frames in {waited}", self.count));
+                }
+            }
+        }
+        shown.end(console)?;
+        console.out.flush()?;
+        let all = shown.frame_count() >= self.frames();
+        Ok(if all && shown.broken_count() == 0 { Exit::Ok } else { Exit::NotReached })
+    }
+
+    fn frames(&self) -> usize {
+        usize::try_from(self.count).unwrap_or(usize::MAX)
+    }
+
+    /// A view that is made up, its line and its readers.
+    fn made_up(&self, shown: &mut Shown, console: &mut Console<'_>) -> Result<(), CliError> {
+        let specimen = specimen(self.preset, self.frames(), Clock::unix_ms());
+        shown.begin(&format!("{}, made up", specimen.replica.key()), console)?;
+        let needs = self.preset.needs();
+        let (mut reader, mut other) = (Checker::new(needs), Checker::new(needs));
+        for happening in specimen.happenings {
+            let topic = specimen.topic.as_bytes();
+            match happening {
+                Happening::Live(batch) => {
+                    let number = batch.seq.to_be_bytes();
+                    let verdict = reader.live(&[topic, &number, &batch.payload]);
+                    shown.frame(
+                        &Frame {
+                            kind: "live",
+                            topic,
+                            bytes: batch.payload.len(),
+                            verdict: &verdict,
+                        },
+                        console,
+                    )?;
+                }
+                Happening::Asks(start) => {
+                    other = Checker::new(needs);
+                    other.asks(start);
+                    shown.asked(start, console)?;
+                }
+                Happening::Replayed(batch) => {
+                    let verdict = other.replayed(topic, &batch.seq.to_be_bytes(), &batch.payload);
+                    shown.frame(
+                        &Frame {
+                            kind: "answer",
+                            topic,
+                            bytes: batch.payload.len(),
+                            verdict: &verdict,
+                        },
+                        console,
+                    )?;
+                }
+                Happening::End => {
+                    shown.frame(
+                        &Frame {
+                            kind: "answer",
+                            topic: b"",
+                            bytes: 0,
+                            verdict: &other.ended(true),
+                        },
+                        console,
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads as the router does: what is live, and from 0 whatever came before.
+    async fn read(
+        &self,
+        address: Address,
+        shown: &mut Shown,
+        console: &mut Console<'_>,
+    ) -> Result<(), CliError> {
+        let mut reading = Reading::new(address, self.topic.clone().unwrap_or_default());
+        let mut checker = Checker::new(self.preset.needs());
+        let mut topic = None;
+        while shown.frame_count() < self.frames() {
+            let frame = match reading.live().await? {
+                Seen::Frame(frame) => frame,
+                Seen::Note(note) => {
+                    console.message(&note);
+                    continue;
+                }
+            };
+            // One reader is of one topic: the first that comes.
+            if *topic.get_or_insert_with(|| frame.topic.clone()) != frame.topic {
+                continue;
+            }
+            let start = checker.asks_before(frame.seq_frame.seq());
+            if let Some(start) = start.filter(|_| reading.can_ask()) {
+                self.ask(&mut reading, start, &mut checker, (shown, console)).await?;
+            }
+            let LiveFrame { topic, seq_frame, payload, .. } = &frame;
+            let verdict = checker.live(&[topic, seq_frame.as_bytes(), payload]);
+            if !verdict.is_old && shown.frame_count() < self.frames() {
+                shown.frame(
+                    &Frame { kind: "live", topic, bytes: payload.len(), verdict: &verdict },
+                    console,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(
+        &self,
+        reading: &mut Reading,
+        start: u64,
+        checker: &mut Checker,
+        (shown, console): (&mut Shown, &mut Console<'_>),
+    ) -> Result<(), CliError> {
+        checker.asks(start);
+        shown.asked(start, console)?;
+        reading.ask(start);
+        while let Some(part) = reading.answer().await? {
+            let (topic, payload) = (&part.topic, &part.payload);
+            let verdict = checker.replayed(topic, part.seq_frame.as_bytes(), payload);
+            if shown.frame_count() < self.frames() {
+                shown.frame(
+                    &Frame { kind: "answer", topic, bytes: payload.len(), verdict: &verdict },
+                    console,
+                )?;
+            }
+        }
+        let verdict = checker.ended(true);
+        if shown.frame_count() < self.frames() {
+            shown.frame(
+                &Frame { kind: "answer", topic: b"", bytes: 0, verdict: &verdict },
+                console,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Where to read; `None` = nowhere, a view is made up.
+    async fn address(&self, environment: &Environment) -> Result<Option<Address>, CliError> {
+        if let Some(url) = &self.url {
+            return Ok(Some(self.running(url).await?));
+        }
+        if let Some(path) = &self.config {
+            let args = ConfigArgs { config: Some(path.clone()) };
+            let config = args.load(environment, Flags::default())?;
+            let sink = config.sinks.iter().find(|sink| sink.preset == self.preset);
+            let sink = sink.ok_or_else(|| self.no_sink(path.display().to_string()))?;
+            if !sink.connect.is_empty() {
+                return Err(SinkError::Connects { sink: sink.name.clone() }.into());
+            }
+            let (live, replay) = (for_rank(sink.listen, 0), for_rank(sink.replay, 0));
+            return Ok(Some(Address { link: Link::Connect(live), replay: Some(replay) }));
+        }
+        let connected = self.endpoint.clone().map(Link::Connect);
+        let link = connected.or_else(|| self.bind.clone().map(Link::Bind));
+        Ok(link.map(|link| Address { link, replay: self.replay.clone() }))
+    }
+
+    fn no_sink(&self, from: String) -> SinkError {
+        let whose = self.replica.as_ref().map(|key| format!(" for {key}")).unwrap_or_default();
+        SinkError::NoSink { from, preset: self.preset.as_str(), whose }
+    }
+
+    /// Where a running kvbridge publishes.
+    async fn running(&self, url: &str) -> Result<Address, CliError> {
+        let asked = format!("{}/v1/sinks", url.trim_end_matches('/'));
+        let answer = bridge::json(&self.access, &asked).await.map_err(SinkError::from)?;
+        let text = |line: &Value, field: &str| line[field].as_str().map(str::to_owned);
+        let lines = answer["sinks"].as_array().into_iter().flatten();
+        let mut lines = lines.filter(|line| {
+            let key = line["replica"].as_str();
+            line["preset"] == self.preset.as_str()
+                && self.replica.as_deref().is_none_or(|wanted| key == Some(wanted))
+        });
+        let live = lines.find_map(|line| Some((text(line, "listen")?, text(line, "replay"))));
+        let (live, replay) = live.ok_or_else(|| self.no_sink(url.to_owned()))?;
+        let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+        let reachable = |endpoint: String| match &host {
+            // It is bound to all addresses of its machine.
+            Some(host) => endpoint.replace("//0.0.0.0:", &format!("//{host}:")),
+            None => endpoint,
+        };
+        let link = Link::Connect(reachable(live));
+        Ok(Address { link, replay: replay.map(reachable) })
+    }
+}

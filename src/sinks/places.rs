@@ -1,0 +1,209 @@
+//! Where a sink's lines are published: ports that readers connect to, readers that are connected
+//! to, and whose line is where.
+
+use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll};
+
+use kvbridge_adapters_zmq::{Addressed, DialEvent, OutletAddress};
+use metrics::Counter;
+
+use super::{
+    LineStanding,
+    answers::{Part, live, request_of},
+    line::PublishedLine,
+    port::Port,
+    reader::Reader,
+};
+use crate::{
+    config::{SinkConfig, for_rank},
+    recovery::Tick,
+    sink_line::{Moment, Numbered, Payload},
+};
+
+/// All sockets of a sink.
+pub(super) struct Places {
+    preset: &'static str,
+    form: crate::sink_line::ReplayForm,
+    /// By rank, or one for all.
+    ports: BTreeMap<u32, Port>,
+    readers: Vec<Reader>,
+}
+
+/// Something that a socket says.
+pub(super) enum Heard {
+    /// A request at a port.
+    Asked(u32, Addressed),
+    /// A reader came or went, by its place.
+    Reader(usize, DialEvent),
+}
+
+impl Places {
+    pub(super) fn new(config: &SinkConfig) -> Places {
+        let readers = config.connect.iter().map(|at| Reader::new(&config.name, at)).collect();
+        Places {
+            preset: config.preset.as_str(),
+            form: config.preset.profile().replay,
+            ports: BTreeMap::new(),
+            readers,
+        }
+    }
+
+    /// Opens the port of a line, unless it is open or none is needed.
+    pub(super) async fn open(&mut self, config: &SinkConfig, line: &PublishedLine, now: Tick) {
+        if !config.connect.is_empty() {
+            return;
+        }
+        let address = OutletAddress {
+            live: for_rank(config.listen, line.port),
+            requests: for_rank(config.replay, line.port),
+        };
+        let port = self.ports.entry(line.port);
+        port.or_insert_with(|| Port::new(&config.name, address, now)).due(now).await;
+    }
+
+    /// The next thing that a socket says. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Heard {
+        poll_fn(|context| {
+            for (port, sockets) in &mut self.ports {
+                if let Poll::Ready(request) = sockets.poll_request(context) {
+                    return Poll::Ready(Heard::Asked(*port, request));
+                }
+            }
+            for (at, reader) in self.readers.iter_mut().enumerate() {
+                if let Poll::Ready(event) = reader.poll_event(context) {
+                    return Poll::Ready(Heard::Reader(at, event));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// When a port is to be bound.
+    pub(super) fn next_deadline(&self) -> Option<Tick> {
+        self.ports.values().filter_map(Port::next_deadline).min()
+    }
+
+    /// Binds what is due. Whether something changed.
+    pub(super) async fn due(&mut self, now: Tick) -> bool {
+        let mut changed = false;
+        for port in self.ports.values_mut() {
+            changed |= port.due(now).await;
+        }
+        changed
+    }
+
+    /// Publishes what a line says.
+    pub(super) async fn publish(
+        &mut self,
+        line: &PublishedLine,
+        batches: Vec<Numbered>,
+        at: Moment,
+    ) {
+        line.metrics.batches.increment(u64::try_from(batches.len()).unwrap_or(u64::MAX));
+        if batches.is_empty() {
+            return;
+        }
+        if !self.readers.is_empty() {
+            let news: Vec<Payload> =
+                batches.iter().map(|batch| Arc::clone(&batch.payload)).collect();
+            for reader in &mut self.readers {
+                reader.publish(line, &news, at);
+            }
+        }
+        if let Some(port) = self.ports.get_mut(&line.port) {
+            let topic = line.topic_frame();
+            for batch in &batches {
+                port.publish(live(&topic, batch)).await;
+            }
+        }
+    }
+
+    /// A reader came or went.
+    pub(super) fn take(&mut self, at: usize, event: DialEvent) {
+        if let Some(reader) = self.readers.get_mut(at) {
+            reader.take(event);
+        }
+    }
+
+    /// Tells readers of lines that are over. Whether all had room.
+    pub(super) fn pay(&mut self) -> bool {
+        let without_room = self.readers.iter_mut().map(Reader::pay).filter(|paid| !paid);
+        without_room.count() == 0
+    }
+
+    /// Tells readers what they lack of a line.
+    pub(super) fn catch_up(&mut self, line: &PublishedLine, at: Moment) {
+        self.readers.iter_mut().for_each(|reader| reader.catch_up(line, at));
+    }
+
+    /// Whether a reader lacks something of a line.
+    pub(super) fn any_lacks(&self, line: &PublishedLine) -> bool {
+        self.readers.iter().any(|reader| reader.lacks(line))
+    }
+
+    /// Answers a request out of the lines of that port: of the one whose topic it names, else of
+    /// all, each under its own topic. The end marker comes also when there is none.
+    pub(super) fn answer<'a>(
+        &mut self,
+        port: u32,
+        request: &Addressed,
+        lines: impl Iterator<Item = &'a PublishedLine>,
+        at: Moment,
+    ) {
+        let lines: Vec<&PublishedLine> = lines.filter(|line| line.port == port).collect();
+        let Some(sockets) = self.ports.get_mut(&port) else { return };
+        // Of which line a request is that is none, nobody can say: it counts for the first.
+        let count = |of: fn(&PublishedLine) -> &Counter| {
+            if let Some(line) = lines.first() {
+                of(line).increment(1);
+            }
+        };
+        let Some((start, topic)) = request_of(&request.frames) else {
+            return count(|line| &line.metrics.malformed);
+        };
+        let Some(place) = sockets.place_for(&request.peer) else {
+            return count(|line| &line.metrics.refused);
+        };
+        let wanted = |line: &&&PublishedLine| {
+            topic.as_ref().is_none_or(|topic| line.topic.as_bytes() == topic.as_ref())
+        };
+        let mut parts = Vec::new();
+        for line in lines.iter().filter(wanted) {
+            let (origin, batches) = line.line.replay(at, start);
+            line.metrics.answered(origin);
+            parts.push(Part { topic: line.topic_frame(), batches });
+        }
+        sockets.answer(place, parts, self.form);
+    }
+
+    pub(super) fn standing(&self, line: &PublishedLine) -> LineStanding {
+        let address = self.ports.get(&line.port).and_then(Port::bound);
+        LineStanding {
+            preset: self.preset,
+            live: address.map(|address| address.live.clone()),
+            replay: address.map(|address| address.requests.clone()),
+            topic: line.topic.clone(),
+            next_seq: line.line.next_seq(),
+            is_shown: line.line.is_shown(),
+            shown_count: line.line.shown_count(),
+            hidden_count: line.line.hidden_count(),
+            readers: self.readers.iter().map(Reader::standing).collect(),
+        }
+    }
+
+    /// A line is over, and its last word was published: the port that was its own is free again.
+    pub(super) async fn close(&mut self, line: &PublishedLine, last_word: &Payload, shares: bool) {
+        self.readers.iter_mut().for_each(|reader| reader.ends(&line.topic, last_word));
+        if !shares && let Some(port) = self.ports.remove(&line.port) {
+            port.end().await;
+        }
+    }
+
+    /// Says what is left and closes everything.
+    pub(super) async fn end(self) {
+        for (_, port) in self.ports {
+            port.end().await;
+        }
+        futures::future::join_all(self.readers.into_iter().map(Reader::end)).await;
+    }
+}
