@@ -1,9 +1,9 @@
 //! The native stream: what the engine publishes over ZeroMQ once its `kv_events_config` is set.
 //!
-//! Bytes to [`Batch`](kvbridge_adapters_api::Batch), without I/O and without state. It was built from
-//! the engine's sources (change 17023 and the sink in C++ after it) and compared with a derivation
-//! in another language; no bytes of a real engine were ever seen. What it cannot say is in
-//! [`capabilities`].
+//! Bytes to [`Batch`](kvbridge_adapters_api::Batch), without I/O and without state. It was built
+//! from the engine's sources (change 17023 and the sink in C++ after it) and compared with a
+//! derivation in another language; no bytes of a real engine were ever seen. What it cannot say is
+//! in [`capabilities`].
 //!
 //! ```
 //! use kvbridge_adapters_trtllm::stream::{Decoded, Decoder};
@@ -17,7 +17,7 @@
 //! assert!(decoded.faults.is_empty());
 //! ```
 
-use kvbridge_adapters_api::{Capabilities, Continuity, Drain, Removal, Replay};
+use kvbridge_adapters_api::{Capabilities, Continuity, Drain, Knobs, Removal, Replay};
 use kvbridge_adapters_msgpack::{Dialect, Fault, Opened, Read, Reader, fill_content};
 use kvbridge_schemas::{
     ClearCause, Cleared, Event, HashScheme, Parent, Place, Removed, Scope, Stored, Tier, Tokens,
@@ -32,8 +32,19 @@ use crate::wire::stream::{self, RawEvent, RawPlace, RawRemoved, RawStored};
 /// Format of every batch of the native stream.
 pub const FORMAT_MAP: &str = Native::FORMAT_MAP;
 
-/// What the engine hashes blocks with wherever it publishes: no other algorithm can be chosen there.
+/// What the engine hashes blocks with where it publishes: no other algorithm can be chosen there.
 const SCHEME: &str = "trtllm.v2_sha256_64";
+
+/// What an operator sets at the engine.
+pub const KNOBS: Knobs = Knobs {
+    events: "kv_cache_config.kv_events_config with enable_kv_cache_events, in a build that has it (about 1.3.0rc26 on); enable_block_reuse on",
+    endpoint: "kv_events_config.endpoint, e.g. tcp://*:5557; rank r has port + r",
+    journal: "kv_events_config.replay_endpoint, e.g. tcp://*:5657",
+    buffer: "kv_events_config.buffer_steps (10000 batches unless set)",
+    hashes: "nothing: they are v2_sha256_64",
+    block_size: "kv_cache_config.tokens_per_block",
+    releases: &[(FORMAT_MAP, "about 1.3.0rc26 on")],
+};
 
 /// Decodes the messages of one publisher.
 pub type Decoder = kvbridge_adapters_msgpack::Decoder<Native>;
