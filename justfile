@@ -50,6 +50,7 @@ fuzz seconds="120":
     RUSTC_BOOTSTRAP=1 cargo fuzz run decode_sglang -- -max_total_time={{seconds}}
     RUSTC_BOOTSTRAP=1 cargo fuzz run answers_sglang -- -max_total_time={{seconds}}
     RUSTC_BOOTSTRAP=1 cargo fuzz run decode_trtllm -- -max_total_time={{seconds}}
+    RUSTC_BOOTSTRAP=1 cargo fuzz run decode_trtllm_native -- -max_total_time={{seconds}}
     RUSTC_BOOTSTRAP=1 cargo fuzz run codec -- -max_total_time={{seconds}}
 
 # decoding and the codec of the bus, measured by CPU time

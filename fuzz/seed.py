@@ -20,6 +20,12 @@ def decode_vllm():
                 yield b"".join(map(bytes.fromhex, record["frames_hex"][1:]))
 
 
+def decode_trtllm_native():
+    """seq frame and payload of every frame"""
+    for line in (FIXTURES / "trtllm-native-derived.jsonl").read_text().splitlines():
+        yield b"".join(map(bytes.fromhex, json.loads(line)["frames_hex"][-2:]))
+
+
 def decode_sglang():
     """length of the topic, topic, seq frame and payload of every live frame"""
     for path in FIXTURES.glob("sglang-*.jsonl"):
@@ -50,7 +56,7 @@ def answers_sglang():
 
 def decode_trtllm():
     """number of ranks, then answers: the whole one, and each event as one of its own"""
-    for path in FIXTURES.glob("trtllm-*.jsonl"):
+    for path in FIXTURES.glob("trtllm-serializer-*.jsonl"):
         lines = path.read_bytes().splitlines()
         yield b"\1[" + b",".join(lines) + b"]"
         for ranks in (b"\1", b"\2"):
@@ -63,6 +69,7 @@ TARGETS = {
     "decode_sglang": decode_sglang,
     "answers_sglang": answers_sglang,
     "decode_trtllm": decode_trtllm,
+    "decode_trtllm_native": decode_trtllm_native,
 }
 
 for target, seeds in TARGETS.items():

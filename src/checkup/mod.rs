@@ -44,7 +44,8 @@ pub(crate) struct Order {
 pub(crate) async fn engine(order: &Order, say: Say<'_>) -> Result<EngineSight, Problems> {
     let asker = Asker::new();
     let server = server::ask(&asker, &order.source, say).await?;
-    let knobs = server.engine.as_ref().and_then(registry::knobs);
+    let is_published = server.sources.iter().any(|source| source.polled.is_none());
+    let knobs = server.engine.as_ref().and_then(|it| registry::knobs(it, !is_published));
     let mut sight = EngineSight {
         server: server.sight.clone(),
         knobs,

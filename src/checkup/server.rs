@@ -39,7 +39,7 @@ pub(super) async fn ask(
     say: Say<'_>,
 ) -> Result<Server, Problems> {
     let named = source.engine.as_deref().map(EngineKind::from_name);
-    let is_polled = named.as_ref().is_some_and(registry::is_polled);
+    let is_polled = source.url.is_some() && named.as_ref().is_some_and(registry::is_polled);
     // The configuration needs no word of such an engine; here its word is wanted.
     let engine = source.engine.clone().filter(|_| !is_polled);
     let config = load(SourceFile { engine, ..source.clone() })?;
@@ -69,7 +69,9 @@ pub(super) async fn ask(
             // An older release: it can be asked for its events all the same.
             let name = source.engine.as_deref().unwrap_or_default();
             server.sight = ServerSight::Told(format!("{name}, as named; it does not tell"));
-            server.config = load(source.clone())?;
+            // Where it is said where it publishes, it is not asked.
+            let url = source.url.clone().filter(|_| source.endpoint.is_none());
+            server.config = load(SourceFile { url, ..source.clone() })?;
             server.sources.clone_from(&server.config.sources);
         }
         Answer::Failed(Refusal { detail, .. }) => server.sight = ServerSight::Untold(detail),

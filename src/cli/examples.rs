@@ -117,6 +117,7 @@ fault, of all ranks or of ?rank=R:
   {\"fault\": \"drop\" | \"hole\" | \"burn\" | \"poison\" | \"burst\", \"count\": 3}
   {\"fault\": \"slow_reader\", \"count\": 2000}     cuts replay answers; null = whole again
   {\"fault\": \"snapshot_busy\" | \"snapshot_short\" | \"snapshot_garbled\", \"count\": 1}
+  {\"fault\": \"leave_out\", \"count\": 1}             stores of a native stream, no seq missing
   {\"fault\": \"stall\", \"ms\": 500}
   {\"fault\": \"freeze_clock\" | \"end_lost\" | \"latch\", \"on\": true}
   {\"fault\": \"restart_tp_rank\", \"tp_rank\": 1}
@@ -129,6 +130,8 @@ Examples:
   kvbridge run --sglang tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5657 --snapshot tcp://127.0.0.1:5757 --plain-cache --model fake
   kvbridge fake-engine --engine trtllm --dp 2 --rps 20
   kvbridge run --trtllm http://127.0.0.1:8000 --dp 2 --model fake
+  kvbridge fake-engine --engine trtllm --native cpp --rps 20
+  kvbridge run --trtllm tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5657 --model fake --instance 127.0.0.1:8000
   kvbridge fake-engine --engine vllm --encoding 0.16 --hashes bytes --dp 2 --host-blocks 64
   curl -d '{\"fault\":\"drop\",\"count\":3}' http://127.0.0.1:8000/control
   curl http://127.0.0.1:8000/truth";

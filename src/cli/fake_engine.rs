@@ -11,7 +11,8 @@ use crate::{
     config::limits,
     fake_engine::{
         self, FakeSettings, Model, Ports, Release, ReleaseError, drained::DrainedRelease,
-        radix::release::RadixRelease, settings::ToldSettings, traffic::TrafficSettings,
+        native::SinkKind, radix::release::RadixRelease, settings::ToldSettings,
+        traffic::TrafficSettings,
     },
     pipeline::Tasks,
 };
@@ -23,6 +24,12 @@ pub struct FakeEngineArgs {
     /// Which engine
     #[arg(long, value_name = "NAME", value_parser = ["vllm", "sglang", "trtllm"])]
     engine: String,
+    /// Publish as its native stream does, by that sink (trtllm) [default: events are drained]
+    #[arg(long, value_name = "SINK", value_parser = ["python", "cpp"], conflicts_with = "encoding")]
+    native: Option<String>,
+    /// Stored blocks of a step above which the native stream leaves stores out without a word
+    #[arg(long, value_name = "N", default_value_t = 50_000, requires = "native")]
+    max_entries: usize,
     /// Release whose bytes are sent, from 0.9, 0.4.9 or 1.0 on [default: the newest known]
     #[arg(long, value_name = "RELEASE")]
     encoding: Option<String>,
@@ -125,11 +132,15 @@ fn rate(text: &str) -> Result<f64, String> {
 impl FakeEngineArgs {
     fn model(&self) -> Result<Model, ReleaseError> {
         let newest = newest(&self.engine);
+        if let (Model::Drained(_), Some(sink)) = (newest, &self.native) {
+            return sink.parse().map(Model::Native);
+        }
         let Some(release) = &self.encoding else { return Ok(newest) };
         match newest {
             Model::Radix(_) => release.parse().map(Model::Radix),
             Model::Drained(_) => release.parse().map(Model::Drained),
             Model::Paged(_) => release.parse().map(Model::Paged),
+            Model::Native(_) => release.parse::<SinkKind>().map(Model::Native),
         }
     }
 
@@ -152,6 +163,7 @@ impl FakeEngineArgs {
             topic: self.topic.clone(),
             model: self.model.clone(),
             buffer_steps: self.buffer_steps,
+            entries_max: self.max_entries,
             drain_wait: Duration::from_millis(self.drain_wait_ms),
             rps: self.rps,
             step: Duration::from_millis(self.step_ms),

@@ -46,7 +46,10 @@ impl Args for SourceArgs {
     fn augment_args(command: Command) -> Command {
         let command = registry::engine_names().fold(command, |command, engine| {
             let help = if registry::is_polled(&EngineKind::from_name(engine)) {
-                format!("A {engine} engine's server, http://host:port; repeatable")
+                format!(
+                    "A {engine} engine's server, http://host:port, or the endpoint of its native \
+                     stream, tcp://host:port; repeatable"
+                )
             } else {
                 format!(
                     "A {engine} engine's event endpoint, tcp://host:port, or its server, \
@@ -94,8 +97,9 @@ impl FromArgMatches for SourceArgs {
         for engine in registry::engine_names() {
             for (index, endpoint) in indexed(matches, engine) {
                 let is_polled = registry::is_polled(&EngineKind::from_name(engine));
-                let is_url = ["http://", "https://"].iter().any(|it| endpoint.starts_with(it));
-                let (url, endpoint) = if is_polled || is_url {
+                let begins = |with: &[&str]| with.iter().any(|it| endpoint.starts_with(it));
+                let is_endpoint = !is_polled || begins(&["tcp://"]);
+                let (url, endpoint) = if begins(&["http://", "https://"]) || !is_endpoint {
                     (Some(endpoint), None)
                 } else {
                     (None, Some(endpoint))

@@ -137,6 +137,10 @@ impl EngineConfig {
                 (0..).zip(streams).map(|of| self.published(address, told, of)).collect()
             }
             None if !registry::is_polled(&told.engine) => self.configured(address, told),
+            // One that can publish as well does, where the configuration says where.
+            Some(Streams::Drained) | None if self.endpoint.is_some() => {
+                self.configured(address, told)
+            }
             Some(Streams::Drained) | None => self.drained(address, told),
         }
     }

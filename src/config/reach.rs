@@ -23,6 +23,13 @@ impl Reach {
     }
 }
 
+/// Whether the entry's engine is asked for its events: one that can publish them as well does so
+/// where the entry names the place of that alone.
+pub(super) fn is_drained(file: &SourceFile, engine: Option<&EngineKind>) -> bool {
+    let publishes = file.endpoint.is_some() && file.url.is_none();
+    engine.is_some_and(registry::is_polled) && !publishes
+}
+
 impl Check<'_> {
     /// An engine's HTTP server: its address without a slash at the end, and where that is.
     pub(super) fn server(&mut self, path: &str, url: &str) -> Option<(String, Address)> {
@@ -43,7 +50,7 @@ impl Check<'_> {
         if self.is_adapted(engine) {
             return self.reach_adapted(path, file);
         }
-        if !engine.is_some_and(registry::is_polled) {
+        if !is_drained(file, engine) {
             let path = format!("{path}.endpoint");
             let Some(text) = &file.endpoint else {
                 self.note(&path, "is missing, expected tcp://host:port, or a url to be asked at");
@@ -86,7 +93,7 @@ impl Check<'_> {
         let text = file.snapshot.as_ref().filter(|_| !self.is_adapted(engine))?;
         let path = format!("{path}.snapshot");
         if engine.is_some_and(|engine| !registry::has_snapshots(engine)) {
-            if !engine.is_some_and(registry::is_polled) {
+            if !is_drained(file, engine) {
                 self.note(&path, "this engine has no snapshots");
             }
             return None;

@@ -33,6 +33,7 @@ fn an_engine_that_is_asked_has_a_url_and_its_ranks_share_it() {
         [[sources]]
         engine = "trtllm"
         endpoint = "tcp://h:5557"
+        url = "http://h:8001"
         [[sources]]
         engine = "vllm"
         url = "http://h:8000"
@@ -51,10 +52,48 @@ fn an_engine_that_is_asked_has_a_url_and_its_ranks_share_it() {
     "#;
     expect![[r#"
         sources[0].endpoint: belongs to an engine that publishes: this one is asked at url (kvbridge.toml)
-        sources[0].url: is missing, expected http://host:port (kvbridge.toml)
         sources[2].url: expected an address such as http://host:port, without credentials (kvbridge.toml)
         sources[3]: two sources drain one engine: use dp for its ranks (kvbridge.toml)
         sources[4]: two sources drain one engine: use dp for its ranks (kvbridge.toml)"#]].assert_eq(&problems(wrong, &[]));
+}
+
+#[test]
+fn an_engine_that_can_be_asked_publishes_where_its_endpoint_alone_is_named() {
+    let text = r#"
+        [[sources]]
+        engine = "trtllm"
+        endpoint = "tcp://h:5557"
+        replay = "tcp://h:5657"
+        topic = "kv"
+        instance = "h:8000"
+        dp = 2
+    "#;
+    let config = loaded(text, &[]);
+    assert!(config.engines.is_empty());
+    let seen: Vec<_> = config
+        .sources
+        .iter()
+        .map(|s| (s.endpoint.to_string(), s.replay.as_ref().unwrap().to_string(), &s.polled))
+        .collect();
+    let at = |live: &str, replay: &str| (live.to_owned(), replay.to_owned(), &None);
+    assert_eq!(
+        seen,
+        [at("tcp://h:5557", "tcp://h:5657"), at("tcp://h:5558", "tcp://h:5658")],
+        "rank r at both ports + r"
+    );
+    let wrong = r#"
+        [[sources]]
+        engine = "trtllm"
+        [[sources]]
+        engine = "trtllm"
+        endpoint = "tcp://h:5557"
+        snapshot = "tcp://h:5757"
+        hash_scheme = "sha256"
+    "#;
+    expect![[r#"
+        sources[0].url: is missing, expected http://host:port (kvbridge.toml)
+        sources[1].hash_scheme: belongs to an engine whose events do not tell how blocks are hashed (kvbridge.toml)
+        sources[1].snapshot: this engine has no snapshots (kvbridge.toml)"#]].assert_eq(&problems(wrong, &[]));
 }
 
 #[test]

@@ -46,6 +46,12 @@ pub enum Fault {
         /// How many.
         count: u64,
     },
+    /// The stores of the next steps are left out, as those above the native stream's bound are: no
+    /// seq is missing, and a step with nothing else to say has no batch.
+    LeaveOut {
+        /// How many.
+        count: u64,
+    },
     /// The next batch holds one more event, a store that cannot be read.
     UndecodableEvent,
     /// The next batch holds one more event, of an unknown type.
@@ -154,4 +160,6 @@ pub(super) enum FaultError {
     NoRanks,
     #[error("there is no snapshot socket")]
     NoSnapshots,
+    #[error("it leaves nothing out")]
+    LeavesNothingOut,
 }

@@ -207,7 +207,8 @@ async fn truth(State(fake): Fake, uri: Uri) -> Result<Response, Refusal> {
 /// the next ones are empty at once until another request is made. Who hangs up has lost what was
 /// taken for the answer.
 async fn drain(State(fake): Fake) -> Result<Response, Refusal> {
-    let Model::Drained(_) = fake.settings.engine else {
+    // What is published instead is not kept for whoever asks, and nothing says so.
+    let (Model::Drained(_) | Model::Native(_)) = fake.settings.engine else {
         return Err(Refusal(StatusCode::NOT_FOUND, "nothing waits here".to_owned()));
     };
     let wait_ms = millis(fake.settings.drain_wait);

@@ -58,13 +58,9 @@ async fn sources(State(fake): Fake) -> Result<Response, Refusal> {
 /// first one's; free ports do not, so this is of use with `--pub` and `--replay` only.
 async fn server_info(State(fake): Fake) -> Result<Response, Refusal> {
     let tells_sources = match fake.settings.engine {
-        Model::Drained(release) => {
-            let algorithm = fake.settings.told.algorithm.as_deref();
-            return Ok(json_response(&json!({
-                "tokens_per_block": fake.settings.told_block_size(),
-                "kv_cache_hash_algo": algorithm.unwrap_or(release.algorithm()),
-            })));
-        }
+        Model::Drained(release) => return Ok(drained_info(&fake, release.algorithm())),
+        // It does not tell of its stream.
+        Model::Native(_) => return Ok(drained_info(&fake, "v2_sha256_64")),
         Model::Radix(release) => release.tells_sources(),
         // It has one only for developers.
         Model::Paged(_) => return Err(absent()),
@@ -98,10 +94,17 @@ async fn server_info(State(fake): Fake) -> Result<Response, Refusal> {
     Ok(json_response(&info))
 }
 
+fn drained_info(fake: &Shared, algorithm: &str) -> Response {
+    json_response(&json!({
+        "tokens_per_block": fake.settings.told_block_size(),
+        "kv_cache_hash_algo": fake.settings.told.algorithm.as_deref().unwrap_or(algorithm),
+    }))
+}
+
 /// The same by its older name, which the engine with a tree has kept.
 async fn older_server_info(fake: Fake) -> Result<Response, Refusal> {
     match fake.settings.engine {
         Model::Radix(_) => server_info(fake).await,
-        Model::Drained(_) | Model::Paged(_) => Err(absent()),
+        Model::Drained(_) | Model::Native(_) | Model::Paged(_) => Err(absent()),
     }
 }

@@ -90,7 +90,9 @@ pub(super) fn metrics_text(ranks: &[Stats], settings: &FakeSettings) -> String {
     let mut out = String::new();
     let written = match settings.engine {
         Model::Radix(_) => write_radix_metrics(&mut out, ranks, settings),
-        Model::Paged(_) | Model::Drained(_) => write_metrics(&mut out, ranks, settings),
+        Model::Paged(_) | Model::Drained(_) | Model::Native(_) => {
+            write_metrics(&mut out, ranks, settings)
+        }
     };
     written.expect("a String can be written");
     out

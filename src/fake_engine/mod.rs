@@ -2,8 +2,9 @@
 //! demonstrations, tests and bug reports.
 //!
 //! Pure, without time, socket or task: [`cache`] (pool, eviction, copies, groups, host tier),
-//! [`radix`] (a tree of pages), [`drained`] (events that wait), which of them in [`model`],
-//! [`engine`] (requests and steps), [`hash`], [`encode`] (bytes of each release), [`traffic`].
+//! [`radix`] (a tree of pages), [`drained`] (events that wait), [`native`] (the same published),
+//! which of them in [`model`], [`engine`] (requests and steps), [`hash`], [`encode`] (bytes of each
+//! release), [`traffic`].
 //! The shell is one task a rank, which owns engine and publisher, and an HTTP server that asks it.
 //! So a rank's cache and the seq it belongs to are always read together: `GET /truth`.
 //!
@@ -21,6 +22,7 @@ mod http_sources;
 mod http_text;
 pub mod model;
 mod msgpack;
+pub mod native;
 mod next;
 pub mod radix;
 mod rank;
@@ -105,7 +107,9 @@ pub async fn start(
         let (live, replay) = match settings.engine {
             // All ranks are there; nothing is journaled.
             Model::Drained(_) => (format!("http://{local}"), String::new()),
-            Model::Paged(_) | Model::Radix(_) => (rank.live().to_owned(), rank.replay().to_owned()),
+            Model::Paged(_) | Model::Radix(_) | Model::Native(_) => {
+                (rank.live().to_owned(), rank.replay().to_owned())
+            }
         };
         let snapshot = rank.snapshot().map(str::to_owned);
         ranks.push(RankPorts { rank: number, live, replay, snapshot });

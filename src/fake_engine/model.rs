@@ -8,6 +8,7 @@ use super::{
     cache::{Cache, CacheSettings, Full, Resident},
     drained::DrainedRelease,
     encode::{Encoder, Stray},
+    native::{NativeEncoder, SinkKind},
     radix::{Radix, RadixSettings, encode::RadixEncoder, release::RadixRelease},
     release::Release,
     sequence::Sequence,
@@ -22,6 +23,8 @@ pub enum Model {
     Radix(RadixRelease),
     /// A tree of pages whose events are taken and not published.
     Drained(DrainedRelease),
+    /// The same engine where it publishes them.
+    Native(SinkKind),
 }
 
 impl Model {
@@ -31,6 +34,7 @@ impl Model {
             Model::Paged(release) => release.replay_topic(),
             Model::Radix(release) => release.replay_topic(),
             Model::Drained(_) => false,
+            Model::Native(_) => true,
         }
     }
 
@@ -38,7 +42,7 @@ impl Model {
     pub fn group(self) -> bool {
         match self {
             Model::Paged(release) => release.group(),
-            Model::Radix(_) | Model::Drained(_) => false,
+            Model::Radix(_) | Model::Drained(_) | Model::Native(_) => false,
         }
     }
 
@@ -54,6 +58,7 @@ impl fmt::Display for Model {
             Model::Paged(release) => release.fmt(f),
             Model::Radix(release) => release.fmt(f),
             Model::Drained(release) => release.fmt(f),
+            Model::Native(sink) => sink.fmt(f),
         }
     }
 }
@@ -65,6 +70,8 @@ pub enum Writer {
     Paged(Encoder),
     /// As [`RadixEncoder`] does.
     Radix(RadixEncoder),
+    /// As [`NativeEncoder`] does.
+    Native(NativeEncoder),
 }
 
 impl Writer {
@@ -73,6 +80,7 @@ impl Writer {
         match self {
             Writer::Paged(encoder) => encoder.batch(ts, events, strays, rank),
             Writer::Radix(encoder) => encoder.batch(ts, events, strays, rank),
+            Writer::Native(encoder) => encoder.batch(ts, events, strays, rank),
         }
     }
 
@@ -81,6 +89,7 @@ impl Writer {
         match self {
             Writer::Paged(encoder) => encoder.wire_hash(hash, tier),
             Writer::Radix(_) => RadixEncoder::wire_hash(hash),
+            Writer::Native(_) => NativeEncoder::wire_hash(hash),
         }
     }
 }

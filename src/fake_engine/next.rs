@@ -8,6 +8,7 @@ pub(super) struct Next {
     pub(super) holes: u64,
     pub(super) burnt: u64,
     pub(super) poisoned: u64,
+    pub(super) left_out: u64,
     pub(super) strays: Vec<Stray>,
 }
 

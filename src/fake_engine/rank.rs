@@ -17,6 +17,7 @@ use super::{
     drained::Buffer,
     encode::POISON,
     engine::{Engine, Finished, Request, Step},
+    native::Sink,
     next::{Next, take_one},
     settings::FakeSettings,
     snapshots::Snapshots,
@@ -38,6 +39,8 @@ pub(super) struct Rank {
     /// None where events are taken and not published.
     server: Option<Server>,
     buffer: Option<Buffer>,
+    /// None where everything is told.
+    sink: Option<Sink>,
     snapshots: Option<Snapshots>,
     serve: ServeSettings,
     seq: u64,
@@ -85,6 +88,7 @@ impl Rank {
             clock,
             server,
             buffer,
+            sink: settings.sink(),
             snapshots,
             serve,
             seq: 0,
@@ -164,6 +168,9 @@ impl Rank {
 
     /// Publishes a batch, if there is anything to say, as the faults want it.
     fn publish(&mut self, events: &[Event]) {
+        let left_out = !events.is_empty() && take_one(&mut self.next.left_out);
+        let said = self.sink.as_mut().map(|sink| sink.say(events, left_out));
+        let events = said.as_deref().unwrap_or(events);
         if self.settings.told.is_mute || (events.is_empty() && self.next.strays.is_empty()) {
             return;
         }
@@ -235,8 +242,9 @@ impl Rank {
                 self.waiters.insert(id, done);
             }
             Ask::Reset { put_back_running, done } => {
-                // An engine whose events are taken has no word for it, and no such path.
-                let emptied = self.buffer.is_none() && self.engine.reset(put_back_running);
+                // An engine whose events can be taken has no word for it, and no such path.
+                let has_word = self.buffer.is_none() && self.sink.is_none();
+                let emptied = has_word && self.engine.reset(put_back_running);
                 self.say_clears();
                 tell(done, emptied);
             }
@@ -297,6 +305,7 @@ impl Rank {
         self.engine = self.settings.engine(self.life);
         self.seq = 0;
         self.buffer = self.settings.buffer(self.rank);
+        self.sink = self.settings.sink();
         if let Some(snapshots) = &mut self.snapshots {
             self.serve.topic = snapshots.new_life(self.life);
         }

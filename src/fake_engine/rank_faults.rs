@@ -39,6 +39,12 @@ impl Rank {
             Fault::Hole { count } => self.next.holes += count,
             Fault::Burn { count } => self.next.burnt += count,
             Fault::Poison { count } => self.next.poisoned += count,
+            Fault::LeaveOut { count } => {
+                if self.sink.is_none() {
+                    return Err(FaultError::LeavesNothingOut);
+                }
+                self.next.left_out += count;
+            }
             Fault::UndecodableEvent => self.next.strays.push(Stray::BadStore),
             Fault::UnknownTag => self.next.strays.push(Stray::UnknownTag),
             Fault::Burst { count } => self.burst(count),
@@ -47,7 +53,8 @@ impl Rank {
                 self.stall(true);
             }
             Fault::Clear => {
-                if self.buffer.is_some() || !self.engine.reset(true) {
+                let has_word = self.buffer.is_none() && self.sink.is_none();
+                if !has_word || !self.engine.reset(true) {
                     return Err(FaultError::InUse);
                 }
                 let events = self.engine.flush();

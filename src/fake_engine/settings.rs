@@ -10,11 +10,12 @@ use kvbridge_schemas::{BlockHash, Tier};
 
 use super::{
     cache::CacheSettings,
-    drained::Buffer,
+    drained::{Buffer, DrainedRelease},
     encode::Encoder,
     engine::Engine,
     hash::{SEED_DEFAULT, none_hash},
     model::{Model, Writer},
+    native::{NativeEncoder, Sink},
     radix::{RadixSettings, encode::RadixEncoder},
     release::Release,
     sequence::Chain,
@@ -58,6 +59,8 @@ pub struct FakeSettings {
     pub model: String,
     /// Batches kept for replay, or events that wait to be taken.
     pub buffer_steps: usize,
+    /// Stored blocks of a step above which the native stream leaves stores out.
+    pub entries_max: usize,
     /// How long an answer waits for another event before it ends.
     pub drain_wait: Duration,
     /// Requests a second that each rank makes up; 0 = none.
@@ -105,6 +108,7 @@ impl Default for FakeSettings {
             topic: String::new(),
             model: "fake".to_owned(),
             buffer_steps: 10_000,
+            entries_max: 50_000,
             drain_wait: Duration::from_secs(2),
             rps: 0.0,
             step: Duration::from_millis(5),
@@ -126,8 +130,15 @@ impl FakeSettings {
         match self.engine {
             Model::Paged(release) => Some(Writer::Paged(Encoder { release, bytes: self.bytes })),
             Model::Radix(release) => Some(Writer::Radix(RadixEncoder { release })),
+            Model::Native(sink) => Some(Writer::Native(NativeEncoder { sink })),
             Model::Drained(_) => None,
         }
+    }
+
+    /// What a rank's native stream leaves out.
+    pub(super) fn sink(&self) -> Option<Sink> {
+        let Model::Native(kind) = self.engine else { return None };
+        Some(Sink::new(kind, self.entries_max))
     }
 
     /// What waits to be taken of a rank.
@@ -186,6 +197,8 @@ impl FakeSettings {
                 return Engine::new(pages, Chain::Plain { salted: release.salt() }, false);
             }
             Model::Drained(release) => return Engine::new(pages, release.chain(), false),
+            // Whatever the release, what is published is hashed so.
+            Model::Native(_) => return Engine::new(pages, DrainedRelease::Newer.chain(), false),
         };
         let seed = match &self.hash_seed {
             Some(seed) => seed.clone(),

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use kvbridge_adapters_api::{Batch, Capabilities, EngineMetrics, Knobs, SnapshotSupport};
+use kvbridge_adapters_api::{
+    Batch, Capabilities, EngineMetrics, Knobs, SnapshotSupport, SourceEvent,
+};
 use kvbridge_adapters_msgpack::{Decoded, EventFault, FrameError, Limits as DecodeLimits};
 use kvbridge_adapters_zmq::{
     Counters, Decode, ExchangeSettings, Link, ReadSnapshot, RetrySettings, SubscribeSettings,
@@ -40,8 +42,11 @@ pub(super) struct Engine {
     pub(super) decode: fn(DecodeLimits, Vec<String>) -> DecodeMessage,
     /// What it answers when it is asked for all it holds.
     pub(super) snapshots: Option<Snapshots>,
-    /// Path of its server at which it is asked to empty its cache.
-    pub(super) flush: &'static str,
+    /// Stores are left out without a word: no view is exact, and what hangs below an unknown block
+    /// shows that one was.
+    pub(super) leaves_out: bool,
+    /// Path of its server at which it is asked to empty its cache, if it has one.
+    pub(super) flush: Option<&'static str>,
     /// The figures of a rank in the text of its metrics.
     pub(super) read_metrics: fn(&[u8], u32) -> EngineMetrics,
     /// What an operator sets at it.
@@ -83,11 +88,12 @@ pub(super) fn open(engine: &Engine, of: &SourceConfig, config: &Config) -> Opene
     let snapshot = of.snapshot.as_ref().filter(|_| snapshots.is_some()).map(asked);
     let mut capabilities = (engine.capabilities)(replay.is_some(), of.bind);
     capabilities.snapshot = snapshots.map(|snapshots| (snapshots.support)());
-    let view =
+    let mut view =
         ViewSettings::of(engine.projection, capabilities.removal, config.limits.orphans_max());
+    view.leaves_out = engine.leaves_out;
     let limits = DecodeLimits { payload_bytes: frame_bytes_max, ..DecodeLimits::default() };
     let decode = (engine.decode)(limits, of.ignore_tags.clone());
-    let decoder = Frames { decode, snapshots };
+    let decoder = Frames { decode, snapshots, leaves_out: engine.leaves_out };
     let settings = ZmqSettings { subscribe, replay, snapshot };
     let counters = Arc::new(Counters::default());
     let source = ZmqSource::spawn(settings, capabilities, decoder, Arc::clone(&counters));
@@ -98,9 +104,14 @@ pub(super) fn open(engine: &Engine, of: &SourceConfig, config: &Config) -> Opene
 struct Frames {
     decode: DecodeMessage,
     snapshots: Option<Snapshots>,
+    leaves_out: bool,
 }
 
 impl Decode for Frames {
+    fn attached(&self) -> Option<SourceEvent> {
+        self.leaves_out.then_some(SourceEvent::Unannounced)
+    }
+
     fn decode(&mut self, topic: &[u8], seq_frame: &[u8], payload: &[u8]) -> source::Decoded {
         match (self.decode)(&Message { topic, seq_frame, payload }) {
             Ok(Decoded::Batch(decoded)) => {

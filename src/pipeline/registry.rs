@@ -58,7 +58,8 @@ fn built(engine: &EngineKind) -> Option<Engine> {
             projection: Projection::Last8,
             decode: vllm,
             snapshots: None,
-            flush: "/reset_prefix_cache",
+            leaves_out: false,
+            flush: Some("/reset_prefix_cache"),
             read_metrics: kvbridge_adapters_vllm::read_metrics,
             knobs: &kvbridge_adapters_vllm::KNOBS,
         }),
@@ -71,12 +72,30 @@ fn built(engine: &EngineKind) -> Option<Engine> {
                 support: kvbridge_adapters_sglang::snapshot_support,
                 reader: || Box::new(SglangSnapshot::default()),
             }),
-            flush: "/flush_cache",
+            leaves_out: false,
+            flush: Some("/flush_cache"),
             read_metrics: kvbridge_adapters_sglang::read_metrics,
             knobs: &kvbridge_adapters_sglang::KNOBS,
         }),
+        #[cfg(feature = "trtllm")]
+        EngineKind::Trtllm => Some(Engine {
+            capabilities: kvbridge_adapters_trtllm::stream::capabilities,
+            projection: Projection::First8,
+            decode: trtllm,
+            snapshots: None,
+            leaves_out: true,
+            flush: None,
+            read_metrics: |_, _| EngineMetrics::default(),
+            knobs: &kvbridge_adapters_trtllm::stream::KNOBS,
+        }),
         _ => None,
     }
+}
+
+#[cfg(feature = "trtllm")]
+fn trtllm(limits: DecodeLimits, ignore_tags: Vec<String>) -> DecodeMessage {
+    let decoder = kvbridge_adapters_trtllm::stream::Decoder::new(limits, ignore_tags);
+    Box::new(move |message| decoder.decode(message.seq_frame, message.payload))
 }
 
 #[cfg(feature = "vllm")]
@@ -127,7 +146,7 @@ impl ReadSnapshot for SglangSnapshot {
     }
 }
 
-/// Whether an engine publishes nothing and is asked for its events.
+/// Whether an engine is asked for its events, unless it is said where it publishes them.
 pub fn is_polled(engine: &EngineKind) -> bool {
     polled(engine).is_some()
 }
@@ -224,14 +243,8 @@ pub fn hash_watch(source: &SourceConfig) -> Option<HashWatch> {
     match &source.engine {
         #[cfg(feature = "vllm")]
         EngineKind::Vllm => {
-            use kvbridge_adapters_vllm::block_hash::{HASH_SCHEMES, hash_function};
-            let seed = source.hash_seed.as_deref();
-            let schemes = match source.hash_scheme.as_deref() {
-                Some(scheme) => vec![scheme],
-                None => HASH_SCHEMES.to_vec(),
-            };
-            let functions: Vec<_> =
-                schemes.into_iter().filter_map(|scheme| hash_function(scheme, seed)).collect();
+            let told = (source.hash_scheme.as_deref(), source.hash_seed.as_deref());
+            let functions = kvbridge_adapters_vllm::block_hash::hash_functions(told.0, told.1);
             // Nothing on its wire tells the function: one that is not named need not fit.
             let is_known = source.hash_scheme.is_some();
             Some(HashWatch::new(move |_| functions.clone(), is_known))
@@ -348,17 +361,15 @@ pub fn subscription(
     config: &SourceConfig,
     limits: &Limits,
 ) -> Result<SubscribeSettings, OpenError> {
+    if config.polled.is_some() {
+        return Err(OpenError::NotPublished { engine: config.engine.as_str().to_owned() });
+    }
     published(&config.engine)?;
     Ok(published::subscription(config, limits))
 }
 
 pub(super) fn published(engine: &EngineKind) -> Result<Engine, OpenError> {
-    let name = || engine.as_str().to_owned();
-    match built(engine) {
-        Some(built) => Ok(built),
-        None if is_polled(engine) => Err(OpenError::NotPublished { engine: name() }),
-        None => Err(OpenError::NotBuilt { engine: name() }),
-    }
+    built(engine).ok_or_else(|| OpenError::NotBuilt { engine: engine.as_str().to_owned() })
 }
 
 /// Whether an engine can be asked for all it holds.
@@ -368,7 +379,7 @@ pub fn has_snapshots(engine: &EngineKind) -> bool {
 
 /// Where at its server an engine is asked to empty its cache; none has no such place.
 pub fn flush_path(engine: &EngineKind) -> Option<&'static str> {
-    built(engine).map(|built| built.flush)
+    built(engine).and_then(|built| built.flush)
 }
 
 /// What the text of an engine's metrics says of one rank.
@@ -376,7 +387,8 @@ pub fn read_metrics(engine: &EngineKind, text: &[u8], rank: u32) -> EngineMetric
     built(engine).map_or_else(EngineMetrics::default, |built| (built.read_metrics)(text, rank))
 }
 
-/// What an operator sets at that engine.
-pub fn knobs(engine: &EngineKind) -> Option<&'static Knobs> {
-    polled(engine).map(|polled| polled.knobs).or_else(|| built(engine).map(|built| built.knobs))
+/// What an operator sets at that engine, by whether it is asked for its events.
+pub fn knobs(engine: &EngineKind, is_asked: bool) -> Option<&'static Knobs> {
+    let asked = polled(engine).filter(|_| is_asked).map(|polled| polled.knobs);
+    asked.or_else(|| built(engine).map(|built| built.knobs))
 }

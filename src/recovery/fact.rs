@@ -97,11 +97,13 @@ pub enum Fact {
     Anomaly,
     /// The view could not keep all orphans.
     ParkingOverflow,
+    /// A block hangs below one that was never told: the engine left a store out.
+    StoreMissing,
     /// An operator asked for a return to a proven state.
     ResyncAsked,
     /// The engine's start time changed, or the source saw a new process.
     Restarted,
-    /// The engine lets blocks go without a word.
+    /// The engine lets blocks go, or leaves stores out, without a word.
     Unannounced,
     /// Another reader takes the engine's events away.
     CompetingConsumer,
@@ -171,6 +173,7 @@ impl Fact {
             Fact::Unattached => "unattached",
             Fact::Anomaly => "anomaly",
             Fact::ParkingOverflow => "parking_overflow",
+            Fact::StoreMissing => "store_missing",
             Fact::ResyncAsked => "resync_asked",
             Fact::Restarted => "restarted",
             Fact::Unannounced => "unannounced",

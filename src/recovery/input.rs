@@ -49,4 +49,7 @@ pub enum Finding {
     SecondCopy,
     /// Too many blocks wait for their parents; the newest cannot be reached by a prefix any more.
     ParkingOverflow,
+    /// A block came below one that is not there, of an engine that has none without its parent: a
+    /// store was left out.
+    StoreMissing,
 }

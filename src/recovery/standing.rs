@@ -112,12 +112,13 @@ impl Recovery {
             }
             Finding::ParkingOverflow => (Fact::ParkingOverflow, TrustReason::ParkingOverflow),
             Finding::SecondCopy => return self.second_copy(cx),
+            Finding::StoreMissing => (Fact::StoreMissing, TrustReason::Unannounced),
         };
         // A view that began late is told of removals of blocks it never knew, and so is a tier that
         // a flush did not cover: that is no contradiction.
         let known = |tier| matches!(&self.lineage, Lineage::Proven(scope) if scope.contains(&tier));
         let legal = match finding {
-            Finding::CountBelowZero => !known(Tier::Device),
+            Finding::CountBelowZero | Finding::StoreMissing => !known(Tier::Device),
             Finding::HostCountBelowZero => !known(Tier::Host),
             Finding::ParkingOverflow | Finding::SecondCopy => false,
         };

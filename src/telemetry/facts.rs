@@ -123,6 +123,7 @@ fn level(fact: Fact) -> Level {
         | Fact::TooLarge
         | Fact::NoHistory
         | Fact::LeaseExpired
+        | Fact::StoreMissing
         | Fact::TailLoss(_)
         | Fact::BridgeSilent
         | Fact::RankMissing

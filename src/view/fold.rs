@@ -134,7 +134,9 @@ impl View {
 
     /// A removal found nothing. In a proven tier a store was missed or the engine miscounts.
     fn miss(&self, tier: &Tier, out: &mut Output<'_>) {
-        let expected = tier.is_hint() || (*tier == Tier::Host && self.host_is_hint());
+        let expected = self.settings.leaves_out
+            || tier.is_hint()
+            || (*tier == Tier::Host && self.host_is_hint());
         if !expected {
             out.findings.insert(match tier {
                 Tier::Device => Finding::CountBelowZero,
@@ -264,6 +266,9 @@ impl View {
             self.drop_link(node, out);
         }
         if let (false, LinkParent::Block(parent)) = (ready, link.parent) {
+            if self.settings.leaves_out && self.blocks.get(parent.key).is_none() {
+                out.findings.insert(Finding::StoreMissing);
+            }
             if self.parking.count() >= self.settings.orphans_max {
                 out.findings.insert(Finding::ParkingOverflow);
                 return;

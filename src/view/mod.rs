@@ -58,12 +58,15 @@ pub struct ViewSettings {
     /// Whether blocks keep what only other routers need ([`Described`]): it costs 4 bytes a token
     /// and some 150 a block.
     pub describes: bool,
+    /// Whether the engine leaves stores out without a word. A block below an unknown one then shows
+    /// that it did, and a removal of an unknown one contradicts nothing.
+    pub leaves_out: bool,
 }
 
 impl ViewSettings {
-    /// Settings of a view that describes nothing.
+    /// Settings of a view that describes nothing, of an engine that leaves nothing out.
     pub const fn of(projection: Projection, removal: Removal, orphans_max: usize) -> ViewSettings {
-        ViewSettings { projection, removal, orphans_max, describes: false }
+        ViewSettings { projection, removal, orphans_max, describes: false, leaves_out: false }
     }
 }
 

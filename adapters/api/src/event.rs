@@ -40,9 +40,9 @@ pub enum SourceEvent {
     /// The engine's start time (or a member's) changed, or the source knows in another way that
     /// its process is a new one: positive evidence of a new life.
     Restarted,
-    /// Until the next [`Attached`](SourceEvent::Attached): the engine lets blocks go without a
-    /// word. What the source does about that may leave out blocks that are there, and never keeps
-    /// one that is gone.
+    /// Until the next [`Attached`](SourceEvent::Attached): the engine lets blocks go, or leaves
+    /// stores out, without a word. What the source does about that may leave out blocks that are
+    /// there, and never keeps one that is gone.
     Unannounced,
     /// Another reader of a destructive source takes events away from this one.
     Competing,

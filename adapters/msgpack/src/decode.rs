@@ -39,6 +39,8 @@ const TAG_BYTES_MAX: usize = 64;
 pub enum Read<'a> {
     /// In our words.
     Event(Event),
+    /// In our words, which need two: no one of ours says all of it.
+    Two(Box<[Event; 2]>),
     /// A type that the dialect does not know, by its tag.
     Unknown(&'a str),
 }
@@ -113,6 +115,7 @@ impl<D: Dialect> Decoder<D> {
                     }
                     events.push(event);
                 }
+                Ok(Read::Two(both)) => events.extend(*both),
                 Ok(Read::Unknown(tag)) if self.ignore_tags.iter().any(|known| known == tag) => (),
                 Ok(Read::Unknown(tag)) => faults.push(unknown_tag(index, tag)),
                 Err(Fault { kind, field, reason }) => {

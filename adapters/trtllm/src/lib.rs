@@ -4,6 +4,8 @@
 //! Reading takes the events away from everybody else, and there is neither a journal nor a
 //! snapshot. So an answer that is lost is a loss of state, and one engine must have one reader.
 //!
+//! [`mod@stream`] is what it publishes over ZeroMQ instead, where that is switched on.
+//!
 //! [`Instance`] is pure: bytes of answers in, what each rank is told out. `Poller` (feature
 //! `source`) asks the engine.
 //!
@@ -39,6 +41,7 @@ mod rank;
 mod rank_source;
 #[cfg(feature = "source")]
 mod seat;
+pub mod stream;
 mod tree;
 mod wire;
 

@@ -26,6 +26,12 @@ pub fn hash_function(scheme: &str, seed: Option<&str>) -> Option<HashFunction> {
     Some(HashFunction { scheme, projection, root, block, whole_bytes: 32, tells_all })
 }
 
+/// The function of that name, or where none is told all that it may be.
+pub fn hash_functions(scheme: Option<&str>, seed: Option<&str>) -> Vec<HashFunction> {
+    let all = HASH_SCHEMES.into_iter().filter(|known| scheme.is_none_or(|told| told == *known));
+    all.filter_map(|known| hash_function(known, seed)).collect()
+}
+
 /// The functions that an engine may use without a word about it.
 pub const HASH_SCHEMES: [&str; 2] = ["sha256", "sha256_cbor"];
 

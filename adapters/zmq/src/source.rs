@@ -23,6 +23,11 @@ pub trait Decode: Send {
     /// its seq is not missing, only its content.
     fn decode(&mut self, topic: &[u8], seq_frame: &[u8], payload: &[u8]) -> Decoded;
 
+    /// What is to be known of the stream wherever it is attached, ahead of its first batch.
+    fn attached(&self) -> Option<SourceEvent> {
+        None
+    }
+
     /// What reads an answer to a request for a snapshot; `None` = the engine has none.
     fn snapshot(&mut self) -> Option<Box<dyn ReadSnapshot>> {
         None
@@ -98,7 +103,10 @@ impl<D: Decode> ZmqSource<D> {
 
     fn live_event(&mut self, event: WireEvent) -> Option<SourceEvent> {
         match event {
-            WireEvent::Attached => Some(SourceEvent::Attached),
+            WireEvent::Attached => {
+                self.waiting.extend(self.decoder.attached());
+                Some(SourceEvent::Attached)
+            }
             WireEvent::Detached { reason: _ } => Some(SourceEvent::Detached),
             WireEvent::Overflowed { dropped: _ } => Some(SourceEvent::Overflowed),
             WireEvent::Frames(frame) => {

@@ -19,7 +19,7 @@ impl Role {
     pub(super) fn of(model: Model) -> Role {
         match model {
             Model::Paged(_) => Paged,
-            Model::Radix(_) => Radix,
+            Model::Radix(_) | Model::Native(_) => Radix,
             Model::Drained(_) => Drained,
         }
     }

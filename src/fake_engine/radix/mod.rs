@@ -283,7 +283,7 @@ fn stored(sequence: &Sequence, pages: Range<usize>, page_size: u32, tier: &Tier)
         bigram: false,
         place: place(tier),
         lora: sequence.lora().map(str::to_owned),
-        lora_id: None,
+        lora_id: sequence.lora_id(),
         salt: sequence.salt().map(str::to_owned),
         extra: Vec::new(),
         session: None,

@@ -191,6 +191,7 @@ impl Script {
             "finding" => Input::Finding(match rest {
                 "host" => Finding::HostCountBelowZero,
                 "second_copy" => Finding::SecondCopy,
+                "store_missing" => Finding::StoreMissing,
                 _ => Finding::CountBelowZero,
             }),
             "live" => Input::Source(SourceEvent::Live(batch(rest))),

@@ -177,6 +177,21 @@ fn orphans_beyond_the_bound_are_resident_and_found_out() {
 }
 
 #[test]
+fn where_stores_are_left_out_an_unknown_parent_shows_it_and_an_unknown_removal_does_not() {
+    let mut view = View::new(ViewSettings { leaves_out: true, ..SETTINGS });
+    store(&mut view, Parent::Root, &[1]);
+    let below = |parent, keys: &[u64]| Event::Stored(stored(Parent::Block(hash(parent)), keys));
+    assert_eq!(apply(&mut view, below(1, &[2])).1, []);
+    assert_eq!(apply(&mut view, below(7, &[8, 9])), (vec![], vec![Finding::StoreMissing]));
+    // Its parent waits itself, but is there.
+    assert_eq!(apply(&mut view, below(9, &[10])), (vec![], vec![]));
+    assert_eq!(view.parked_count(), 3);
+    assert_eq!(apply(&mut view, removed(&[7], Place::of(Tier::Device))), (vec![], vec![]));
+    // What comes at last brings everything below it along.
+    assert_eq!(linked(&store(&mut view, Parent::Root, &[7])), device(&[7, 8, 9, 10]));
+}
+
+#[test]
 fn removal_of_what_is_not_there_is_found_once_per_call() {
     let mut view = View::new(SETTINGS);
     let unknown = removed(&[1, 2, 3], Place::of(Tier::Device));

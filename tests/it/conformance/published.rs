@@ -11,8 +11,14 @@ use kvbridge_adapters_conformance::Harness;
 use kvbridge_adapters_zmq::{ServeSettings, Server};
 
 /// Engine and library.
-const PLAYED: [(&str, &str); 4] =
-    [("vllm", "zeromq"), ("sglang", "zeromq"), ("vllm", "omq"), ("sglang", "omq")];
+const PLAYED: [(&str, &str); 6] = [
+    ("vllm", "zeromq"),
+    ("sglang", "zeromq"),
+    ("vllm", "omq"),
+    ("sglang", "omq"),
+    ("trtllm", "zeromq"),
+    ("trtllm", "omq"),
+];
 
 mod vllm_over_zeromq {
     kvbridge_adapters_conformance::suite!(super::Played<0>);
@@ -20,6 +26,15 @@ mod vllm_over_zeromq {
 
 mod sglang_over_zeromq {
     kvbridge_adapters_conformance::suite!(super::Played<1>);
+}
+
+mod trtllm_over_zeromq {
+    kvbridge_adapters_conformance::suite!(super::Played<4>);
+}
+
+#[cfg(feature = "omq")]
+mod trtllm_over_omq {
+    kvbridge_adapters_conformance::suite!(super::Played<5>);
 }
 
 #[cfg(feature = "omq")]
@@ -39,14 +54,35 @@ struct Played<const AT: usize> {
     has_journal: bool,
 }
 
-/// One store of one block, in the oldest form of both engines: an array of arrays.
-fn payload(seq: u64) -> Bytes {
+/// One store of one block: in the oldest form of two engines, an array of arrays, or as the third
+/// has it, by key.
+fn payload(engine: &str, seq: u64) -> Bytes {
+    if engine == "trtllm" {
+        return by_key(seq);
+    }
     let mut bytes = vec![0x92, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0x91, 0x96, 0xab];
     bytes.extend(b"BlockStored");
     // Its hash, no parent, two tokens, two tokens a block, no adapter.
     bytes.extend([0x91, 0xcf]);
     bytes.extend((seq + 1).to_be_bytes());
     bytes.extend([0xc0, 0x92, 1, 2, 2, 0xc0]);
+    bytes.into()
+}
+
+fn by_key(seq: u64) -> Bytes {
+    let mut bytes = vec![0x93, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0x91, 0x85];
+    let mut pair = |key: &str, value: &[u8]| {
+        bytes.push(0xa0 | u8::try_from(key.len()).unwrap());
+        bytes.extend(key.as_bytes());
+        bytes.extend(value);
+    };
+    pair("type", b"\xabBlockStored");
+    let hash = i64::try_from(seq).unwrap() - 1;
+    pair("block_hashes", &[&[0x91, 0xd3], &hash.to_be_bytes()[..]].concat());
+    pair("parent_block_hash", &[0xc0]);
+    pair("token_ids", &[0x92, 1, 2]);
+    pair("block_size", &[2]);
+    bytes.push(0);
     bytes.into()
 }
 
@@ -83,7 +119,7 @@ impl<const AT: usize> Harness for Played<AT> {
     }
 
     async fn publish(&mut self, seq: u64) {
-        self.server().publish(seq, payload(seq)).unwrap();
+        self.server().publish(seq, payload(PLAYED[AT].0, seq)).unwrap();
     }
 
     async fn publish_bytes(&mut self, seq: u64, bytes: &[u8]) {

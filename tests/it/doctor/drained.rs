@@ -77,3 +77,31 @@ fn another_reader_is_named() {
     assert!(look.troubles().contains(&"competing_consumer"), "{:#?}", look.findings);
     fake.end();
 }
+
+/// The same engine where it publishes: by its server, which does not tell of that, and by the
+/// endpoint alone.
+#[test]
+fn what_is_published_is_looked_at_where_it_is_said_to_be() {
+    let fake = Fake::start("trtllm", "--native cpp --blocks 256 --rps 50");
+    let replay = fake.ports["ranks"][0]["replay"].as_str().unwrap();
+    let by_server = [fake.url(), "--endpoint", fake.live(0)];
+    let named = [fake.url(), "--engine", "trtllm", "--endpoint", fake.live(0)];
+    let by_endpoint = [fake.live(0), "--engine", "trtllm"];
+    for at in [by_server.as_slice(), &named, &by_endpoint] {
+        let look = Look::with(&[at, &["--replay", replay, "--listen", "2s"]].concat());
+        assert_eq!((look.code, look.troubles()), (0, vec![]), "{at:?} {:#?}", look.findings);
+        for id in ["events_flow", "wire_form", "hashes_proven"] {
+            look.find(id);
+        }
+        let form = look.find("wire_form")["detail"].as_str().unwrap();
+        assert!(form.contains("trtllm.map"), "{form}");
+    }
+    fake.end();
+}
+
+#[test]
+fn events_that_are_published_instead_are_named_with_the_setting() {
+    let look = finds("--native cpp", None, "buffer_off");
+    let setting = look.find("buffer_off")["setting"].as_str().unwrap();
+    assert!(setting.contains("kv_events_config unset"), "{setting}");
+}

@@ -5,6 +5,7 @@ mod by_server;
 mod drained;
 mod faults;
 mod members;
+mod native;
 pub(crate) mod peer;
 mod radix;
 mod resumed;

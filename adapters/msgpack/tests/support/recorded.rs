@@ -7,7 +7,7 @@ use kvbridge_adapters_msgpack::Decoded;
 use kvbridge_schemas::Event;
 use serde_json::{Map, Value, json};
 
-use described::describe;
+pub(crate) use described::describe;
 
 #[path = "../../../api/tests/support/described.rs"]
 mod described;

@@ -1,4 +1,5 @@
-//! TensorRT-LLM's own words: the events of its JSON from 0.19 to 1.4, and of `/server_info`.
+//! TensorRT-LLM's own words: the events of its JSON from 0.19 to 1.4, of `/server_info`, and of its
+//! native stream.
 //!
 //! Releases are told apart by shape, because none names itself. Keys that no release to 1.4 sends
 //! are skipped; what is absent is not known. This module is the only place that knows the fields.
@@ -6,6 +7,7 @@
 mod event;
 mod hash;
 mod server_info;
+pub(crate) mod stream;
 mod tokens;
 
 use serde_json::value::RawValue;

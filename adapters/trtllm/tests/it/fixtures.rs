@@ -7,7 +7,7 @@ use kvbridge_adapters_trtllm::{Instance, block_key::hash_function};
 use kvbridge_schemas::Event;
 use serde_json::Value;
 
-use crate::{batches, described::describe};
+use crate::{batches, recorded::describe};
 
 const RECORDED: &str = "trtllm-serializer-7ed07f06";
 

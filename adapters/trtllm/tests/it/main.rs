@@ -1,11 +1,17 @@
 //! TensorRT-LLM's answers, from bytes to what each rank is told.
 
-#[path = "../../../api/tests/support/described.rs"]
-mod described;
 mod fixtures;
 mod hostile;
 mod meaning;
 mod ranks;
+#[path = "../../../msgpack/tests/support/recorded.rs"]
+mod recorded;
+#[path = "../../../msgpack/tests/support/sound.rs"]
+mod sound;
+mod stream;
+mod stream_hostile;
+#[path = "../../../msgpack/tests/support/pack.rs"]
+mod writer;
 
 use kvbridge_adapters_api::{Batch, Delivery, SourceEvent};
 use kvbridge_adapters_trtllm::{Instance, Step};
@@ -46,7 +52,7 @@ fn words(step: &Step) -> Vec<String> {
 fn meaning(step: &Step) -> Value {
     let batches = batches(step);
     let [(_, batch)] = batches.as_slice() else { panic!("one batch: {step:?}") };
-    described::describe(batch)["events"].clone()
+    recorded::describe(batch)["events"].clone()
 }
 
 fn created(id: u64) -> Value {
