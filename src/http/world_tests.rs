@@ -90,10 +90,8 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let ((status, status_rx), (commands_tx, commands)) = (watch::channel(status), mpsc::channel(1));
     let fleet = Fleet::new(2);
     let (clock, stop) = (Clock::start(), CancellationToken::new());
-    let replica = Arc::new(replica());
-    let key = replica.key();
     let handle = ReplicaHandle {
-        replica,
+        replica: Arc::new(replica()),
         status: status_rx,
         commands: commands_tx,
         signs: Arc::default(),
@@ -103,7 +101,7 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
         life: None,
         stop: stop.child_token(),
     };
-    fleet.add(key, handle);
+    fleet.add(replica().key(), handle);
     let fleet = Arc::new(fleet);
     let writers = Arc::new(IndexWriters::start(&index, NonZeroUsize::MIN).unwrap());
     let bus = Arc::new(crate::bus::Embedded::new(fleet.events_sender()));
