@@ -11,6 +11,8 @@ mod added;
 mod bus;
 mod bus_limits;
 mod bus_zmq;
+mod compat;
+mod compat_limits;
 mod diff;
 mod discovery_file;
 mod endpoint;
@@ -51,6 +53,7 @@ pub use bus::{
     BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
 };
 pub use bus_zmq::ZmqConfig;
+pub use compat::{CompatConfig, CompatFile, DynamoConfig, DynamoFile};
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use engines::{EngineConfig, FoundEngine, Told, Unusable};
@@ -109,6 +112,8 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// Routers to feed.
     pub sinks: Vec<SinkConfig>,
+    /// APIs of other programs that are answered.
+    pub compat: CompatConfig,
 }
 
 impl Config {

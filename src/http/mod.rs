@@ -10,6 +10,7 @@ mod alarms;
 mod backfill;
 mod body;
 mod config;
+mod dynamo;
 mod events;
 mod feedback;
 mod fields;

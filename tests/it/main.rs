@@ -13,6 +13,7 @@ mod dns;
 mod dns_server;
 mod doctor;
 mod drain;
+mod dynamo_http;
 mod examples;
 mod fake_engine;
 mod follow;
