@@ -1,14 +1,16 @@
 //! `[compat]`: APIs of other programs, so that their clients can ask this one.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
-use super::{limits, validate::Check};
+use super::{file::Span, limits, validate::Check};
 
 /// APIs of other programs that are answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompatConfig {
     /// The HTTP of Dynamo's indexer; absent = not answered.
     pub dynamo: Option<DynamoConfig>,
+    /// Events as of an engine that is drained; absent = none are kept for consumers.
+    pub kv_cache_events: Option<KvEventsConfig>,
 }
 
 /// The HTTP of Dynamo's indexer.
@@ -21,12 +23,49 @@ pub struct DynamoConfig {
     pub engine: Option<String>,
 }
 
+/// Events as of an engine that is drained, for any number of consumers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvEventsConfig {
+    /// Blocks are told with their tokens, to those who may see prompts.
+    pub tokens: bool,
+    /// See [`limits::KV_EVENTS_CONSUMERS`].
+    pub consumer_count_max: u32,
+    /// See [`limits::KV_EVENTS_STEPS`].
+    pub step_count_max: u32,
+    /// See [`limits::KV_EVENTS_IDLE`].
+    pub idle: Duration,
+    /// How long trust may be away before consumers are told that everything is gone.
+    pub grace: Duration,
+    /// Messages of drivers that may wait.
+    pub queue_messages: u32,
+}
+
 /// `[compat]` as typed.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompatFile {
     /// Present = answered.
     pub dynamo: Option<DynamoFile>,
+    /// Present = kept.
+    pub kv_cache_events: Option<KvEventsFile>,
+}
+
+/// `[compat.kv_cache_events]` as typed.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KvEventsFile {
+    /// Blocks are told with their tokens.
+    pub tokens: Option<bool>,
+    /// Consumers of one replica.
+    pub consumers_max: Option<u32>,
+    /// Steps kept for those that are behind.
+    pub steps: Option<u32>,
+    /// Silence after which a consumer is forgotten.
+    pub idle: Option<Span>,
+    /// How long trust may be away.
+    pub grace: Option<Span>,
+    /// Messages of drivers that may wait.
+    pub queue: Option<u32>,
 }
 
 /// `[compat.dynamo]` as typed.
@@ -44,7 +83,23 @@ pub struct DynamoFile {
 impl Check<'_> {
     /// `asks` = the API asks everybody who they are, and so does this.
     pub(super) fn compat(&mut self, file: CompatFile, asks: bool) -> CompatConfig {
-        CompatConfig { dynamo: file.dynamo.map(|file| self.dynamo(file, asks)) }
+        CompatConfig {
+            dynamo: file.dynamo.map(|file| self.dynamo(file, asks)),
+            kv_cache_events: file.kv_cache_events.map(|file| self.kv_events(&file)),
+        }
+    }
+
+    fn kv_events(&mut self, file: &KvEventsFile) -> KvEventsConfig {
+        let at = |field| format!("compat.kv_cache_events.{field}");
+        let consumers = limits::KV_EVENTS_CONSUMERS;
+        KvEventsConfig {
+            tokens: file.tokens.unwrap_or(false),
+            consumer_count_max: self.count(&at("consumers_max"), file.consumers_max, consumers),
+            step_count_max: self.count(&at("steps"), file.steps, limits::KV_EVENTS_STEPS),
+            idle: self.span(&at("idle"), file.idle, limits::KV_EVENTS_IDLE),
+            grace: self.span(&at("grace"), file.grace, limits::SINK_GRACE),
+            queue_messages: self.count(&at("queue"), file.queue, limits::SINK_QUEUE_MESSAGES),
+        }
     }
 
     fn dynamo(&mut self, file: DynamoFile, asks: bool) -> DynamoConfig {

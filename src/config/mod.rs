@@ -53,7 +53,9 @@ pub use bus::{
     BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
 };
 pub use bus_zmq::ZmqConfig;
-pub use compat::{CompatConfig, CompatFile, DynamoConfig, DynamoFile};
+pub use compat::{
+    CompatConfig, CompatFile, DynamoConfig, DynamoFile, KvEventsConfig, KvEventsFile,
+};
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use engines::{EngineConfig, FoundEngine, Told, Unusable};
@@ -119,7 +121,8 @@ pub struct Config {
 impl Config {
     /// Whether views keep what only other routers need.
     pub fn describes(&self) -> bool {
-        !self.sinks.is_empty()
+        let told = self.compat.kv_cache_events.as_ref().is_some_and(|events| events.tokens);
+        told || !self.sinks.is_empty()
     }
 
     /// Whether there is an engine to read, or to look for.

@@ -210,6 +210,8 @@ fn every_field_is_documented() {
         "ready",
         "backfill",
         "shutdown",
+        "compat.dynamo",
+        "compat.kv_cache_events",
     ] {
         for field in fields(section) {
             assert!(document.contains(&format!("| `{field}` |")), "{field} is not documented");

@@ -311,6 +311,13 @@ impl Held {
         }
     }
 
+    /// Where readers have a block: what comes before it, its nearest tier, what it is made of.
+    pub(super) fn shown_at(&self, key: u64) -> Option<(Option<u64>, &Tier, &Arc<Described>)> {
+        let block = self.blocks.get(&key)?;
+        let tiers = block.spots.iter().filter(|spot| spot.shown).map(|spot| &spot.tier);
+        Some((block.parent, tiers.min()?, block.described.as_ref()?))
+    }
+
     /// All that readers have, parents first.
     pub(super) fn shown(&self, facts: &mut Facts) {
         let mut waiting: Vec<u64> = self

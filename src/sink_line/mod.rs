@@ -24,6 +24,7 @@
 mod answer;
 mod batch;
 mod change;
+mod fan;
 mod held;
 mod journal;
 mod preset;
@@ -38,6 +39,7 @@ use crate::recovery::Tick;
 pub use answer::Origin;
 use batch::Facts;
 pub use change::Change;
+pub use fan::{Fan, FanAnswer, FanCounts, FanEvent, FanRefusal, FanSettings};
 use held::Held;
 use journal::Journal;
 pub use preset::{Form, Numbers, Preset, Profile, ReplayForm};

@@ -108,6 +108,14 @@ impl Bridge {
         Bridge { process, out, url, client, runtime, said }
     }
 
+    /// Shows a token with every request from now on.
+    pub(crate) fn sign_in(&mut self, token: &str) {
+        let mut headers = reqwest::header::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let client = reqwest::Client::builder().no_proxy().default_headers(headers);
+        self.client = client.build().unwrap();
+    }
+
     /// The next line of what it says at its start.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();

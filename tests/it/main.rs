@@ -16,6 +16,7 @@ mod drain;
 mod dynamo_http;
 mod examples;
 mod fake_engine;
+mod fan_out;
 mod follow;
 mod harness;
 mod hashes;
