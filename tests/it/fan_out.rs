@@ -188,6 +188,26 @@ fn an_instance_is_told_with_its_ranks_and_refusals_are_named() {
     assert_eq!((status, problem.text("reason").as_str()), (409, "kv_events_off"));
 }
 
+#[test]
+fn what_nobody_vouches_for_is_taken_back_and_told_again_when_it_is_proven() {
+    let mut peer = Peer::play(&capture("0.32.0-basic"), &[]);
+    let config = "[compat.kv_cache_events]\ngrace = \"50ms\"\n\
+                  [recovery]\nidle_probe = \"100ms\"\naudit = \"100ms\"\nlease = \"2s\"\n\
+                  replay_deadline = \"300ms\"\n";
+    let bridge = Bridge::run("fan_out_trust", &[peer.source()], config);
+    peer.wait_subscriber();
+    peer.publish(20);
+    bridge.reaches("exact", 20);
+    let wanted = held(&lives("0.32.0-basic")[0], 20);
+    let mut consumer = Consumer::new(&bridge, "a");
+    consumer.until_holds(&wanted);
+    // A journal that answers nothing: no probe is a proof any more.
+    peer.set(&json!({"stall_after": 0}));
+    consumer.until_holds(&BTreeSet::new());
+    peer.set(&json!({"stall_after": null}));
+    consumer.until_holds(&wanted);
+}
+
 const TOKEN: &str = "fan-out-fan-out-fan-out";
 
 /// A server as a proxy in front of an engine makes it: the one path is the bridge's.

@@ -5,14 +5,17 @@ use axum::{
     http::{Request, StatusCode, header},
 };
 use expect_test::expect;
-use kvbridge_schemas::{Epoch, Seq, SnapshotHeader, Trust, content_hash};
+use kvbridge_schemas::{
+    BlockHash, Epoch, Event, ExtraKey, Place, Removed, Seq, SnapshotHeader, Stored, StoredBlock,
+    Tier, Tokens, Trust, content_hash,
+};
 use tower::ServiceExt;
 
 use crate::{
     config::Limits,
     http::{
         Access, EntryStanding, SourceRequest,
-        world_tests::{World, exact, guarded, replica, world},
+        world_tests::{World, exact, guarded, replica, stored, world},
     },
     pipeline::{Command, ViewCut},
 };
@@ -203,17 +206,7 @@ async fn a_dump_tells_every_block_behind_the_one_before_it() {
     let request = Request::builder().uri("/dump").body(Body::empty()).unwrap();
     let asked = tokio::spawn(router.oneshot(request));
     let Some(Command::Snapshot(answer)) = commands.recv().await else { panic!("not asked") };
-    let header = SnapshotHeader {
-        replica: replica(),
-        epoch: Epoch(9),
-        resume_seq: Seq(4),
-        bus_seq: None,
-        last_digest: None,
-        trust: Trust::Exact,
-        block_count: 2,
-        state: None,
-    };
-    assert!(answer.send(ViewCut { header, view }).is_ok());
+    assert!(answer.send(ViewCut { header: header(), view }).is_ok());
     let body = to_bytes(asked.await.unwrap().unwrap().into_body(), usize::MAX).await.unwrap();
     let dump: serde_json::Value = serde_json::from_slice(&body).unwrap();
     let events = dump["m:default"]["events"].as_array().unwrap();
@@ -222,4 +215,68 @@ async fn a_dump_tells_every_block_behind_the_one_before_it() {
     assert_eq!(stored(0)["blocks"][0]["block_hash"], 0xa);
     assert_eq!(stored(0)["blocks"][0]["tokens_hash"], content_hash(&[1, 2]));
     assert_eq!((&stored(0)["parent_hash"], &stored(1)["parent_hash"]), (&().into(), &0xa.into()));
+}
+
+/// The blocks that a dump of the world's view has after these events.
+async fn dumped_after(events: &[Event]) -> Vec<u64> {
+    let World { api, mut commands, mut view, .. } = exact();
+    view.apply(events, &mut Vec::new(), &mut Vec::new());
+    let request = Request::builder().uri("/dump").body(Body::empty()).unwrap();
+    let asked = tokio::spawn(api.dynamo_router(None).oneshot(request));
+    let Some(Command::Snapshot(answer)) = commands.recv().await else { panic!("not asked") };
+    assert!(answer.send(ViewCut { header: header(), view }).is_ok());
+    let body = to_bytes(asked.await.unwrap().unwrap().into_body(), usize::MAX).await.unwrap();
+    let dump: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let events = dump["m:default"]["events"].as_array().unwrap();
+    let hash = |event: &serde_json::Value| {
+        event["event"]["data"]["stored"]["blocks"][0]["block_hash"].as_u64().unwrap()
+    };
+    events.iter().map(hash).collect()
+}
+
+#[tokio::test]
+async fn a_dump_has_nothing_that_the_indexer_would_know_by_another_hash_and_nothing_behind_it() {
+    let Event::Stored(plain) = stored() else { panic!("a store") };
+    let block = |hash: u64, tokens: &[u32]| StoredBlock {
+        hash: BlockHash::from_u64(hash),
+        content: Some(content_hash(tokens)),
+    };
+    let other = Stored { blocks: vec![block(0xc, &[5, 6]), block(0xd, &[7, 8])], ..plain };
+    let tokens = Tokens(vec![5, 6, 7, 8]);
+    let other = Stored { tokens, ..other };
+    let of = |change: fn(&mut Stored)| {
+        let mut stored = other.clone();
+        change(&mut stored);
+        Event::Stored(stored)
+    };
+    let both = [0xa, 0xb];
+    for event in [
+        of(|it| it.lora = Some("adapter".to_owned())),
+        of(|it| it.salt = Some("salt".to_owned())),
+        of(|it| it.extra = vec![vec![ExtraKey::Item { id: "image".to_owned(), offset: 0 }]]),
+        // Nobody is told when it goes.
+        of(|it| it.place = Place::of(Tier::Disk)),
+    ] {
+        assert_eq!(dumped_after(&[event]).await, both);
+    }
+    assert_eq!(dumped_after(&[of(|_| ())]).await, [0xa, 0xc, 0xb, 0xd]);
+    // What comes after a block that is gone has no place there.
+    let gone = Event::Removed(Removed {
+        hashes: vec![BlockHash::from_u64(0xa)],
+        place: Place::of(Tier::Device),
+    });
+    assert_eq!(dumped_after(&[gone]).await, [0_u64; 0]);
+}
+
+fn header() -> SnapshotHeader {
+    SnapshotHeader {
+        replica: replica(),
+        epoch: Epoch(9),
+        resume_seq: Seq(4),
+        bus_seq: None,
+        last_digest: None,
+        trust: Trust::Exact,
+        block_count: 2,
+        state: None,
+    }
 }
