@@ -27,6 +27,7 @@
 //! - `engine_metrics`: what engines say of themselves beside their events.
 //! - `alarms`: what an operator is woken for; `memory`: the process's soft limit.
 //! - `sinks`: routers that are fed in forms they know.
+//! - `fan_out`: consumers that ask for events as they would ask an engine.
 //! - `telemetry`: metrics and the log.
 //! - `checkup`: sees for `doctor`.
 //! - `clock`: the only place that reads time.
@@ -59,6 +60,8 @@ pub mod doctor;
 pub mod engine_metrics;
 #[cfg(feature = "shell")]
 pub mod fake_engine;
+#[cfg(feature = "shell")]
+pub mod fan_out;
 #[cfg(feature = "shell")]
 pub mod foreman;
 #[cfg(feature = "shell")]

@@ -149,7 +149,7 @@ impl RunArgs {
         let mut stop = signal::Stop::new()?;
         let listen = listener.local_addr()?;
         let mut service = Service::start(config, security, listener, render).await?;
-        banner(console, &service.running.configured, listen, &service.running.pipeline)?;
+        banner(console, &service, listen)?;
         let pipeline = service.running.pipeline.clone();
         let playing = play(player.as_mut(), self.playback.once, &pipeline, console);
         let ended = live(&mut service, &origin, &mut stop, playing).await;
@@ -224,10 +224,10 @@ fn warn_if_exposed(config: &Config, security: &Security) {
 
 fn banner(
     console: &mut Console<'_>,
-    config: &Config,
+    service: &Service,
     listen: std::net::SocketAddr,
-    pipeline: &Pipeline,
 ) -> std::io::Result<()> {
+    let (config, pipeline) = (&service.running.configured, &service.running.pipeline);
     let scheme = if config.http.tls.is_some() { "https" } else { "http" };
     console.line(&format!("kvbridge {} on {scheme}://{listen}", version()))?;
     for source in &config.sources {
@@ -246,6 +246,9 @@ fn banner(
     }
     for engine in &config.engines {
         console.line(&format!("  {}: to be asked where its events are", engine.name))?;
+    }
+    if let Some(address) = service.dynamo {
+        console.line(&format!("  HTTP of Dynamo's indexer on {scheme}://{address}"))?;
     }
     if let Some(place) = pipeline.bus.place() {
         console.line(&format!("  bus: {place}"))?;

@@ -1,6 +1,6 @@
 //! The running program between its start and its end: reloads, and the order in which things stop.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{
@@ -32,6 +32,8 @@ pub(super) struct Service {
     pub(super) added: Vec<SourceFile>,
     pub(super) reloads: mpsc::Receiver<ReloadRequest>,
     pub(super) source_requests: mpsc::Receiver<SourceRequest>,
+    /// Where the HTTP of Dynamo's indexer is answered.
+    pub(super) dynamo: Option<SocketAddr>,
     api: Api,
     /// Cancelled first of all: the program is not ready any more.
     draining: CancellationToken,
@@ -62,6 +64,7 @@ impl Service {
         let state = base.state.dir.as_deref().map(StateDir::open).transpose()?.map(Arc::new);
         let added = added::kept(state.as_deref())?;
         let config = base.with_added(&added).map_err(RunError::Added)?;
+        let compat = dynamo_listener(&config).await?;
         let mut running = Running::start(config, state).await?;
         let Running { config, pipeline, tasks, foreman, .. } = &mut running;
         let draining = CancellationToken::new();
@@ -84,11 +87,18 @@ impl Service {
         let source_requests = api.source_requests().unwrap_or_else(|| mpsc::channel(1).1);
         let (router, stop) = (api.clone().router(), tasks.stop_token());
         let (tls, acceptor) = watch::channel(security.tls);
-        let service = http::Service::new(router, acceptor, config.http.clone(), stop);
+        let service = http::Service::new(router, acceptor.clone(), config.http.clone(), stop);
         tasks.spawn("http", service.serve(listener));
+        let dynamo = compat.as_ref().and_then(|listener| listener.local_addr().ok());
+        if let Some(listener) = compat {
+            let engine = config.compat.dynamo.as_ref().and_then(|it| it.engine.clone());
+            let (router, stop) = (api.clone().dynamo_router(engine), tasks.stop_token());
+            let service = http::Service::new(router, acceptor, config.http.clone(), stop);
+            tasks.spawn("http of dynamo's indexer", service.serve(listener));
+        }
         let stop = tasks.stop_token();
         tasks.spawn("metrics upkeep", telemetry::upkeep(render, stop));
-        Ok(Service { running, base, added, reloads, source_requests, api, draining, tls })
+        Ok(Service { running, base, added, reloads, source_requests, dynamo, api, draining, tls })
     }
 
     /// Reads the configuration again and touches what changed. What is wrong with it is logged.
@@ -123,6 +133,14 @@ impl Service {
         let drain = self.running.config.shutdown.drain;
         self.running.end(drain).await;
     }
+}
+
+/// Listens for clients of Dynamo's indexer, if they are answered.
+async fn dynamo_listener(config: &Config) -> Result<Option<TcpListener>, RunError> {
+    let Some(dynamo) = &config.compat.dynamo else { return Ok(None) };
+    let address = dynamo.listen;
+    let bound = TcpListener::bind(address).await;
+    bound.map(Some).map_err(|source| RunError::Listen { address, source })
 }
 
 /// Starts the watch of alarms and the guard of memory.

@@ -45,6 +45,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         backfill,
         shutdown,
         sinks,
+        compat,
     } = wanted;
     let mut changes = Changes {
         added: Vec::new(),
@@ -67,6 +68,7 @@ pub fn changes(running: &Config, wanted: &Config) -> Changes {
         ("ready", running.ready == *ready),
         ("backfill", running.backfill == *backfill),
         ("sinks", running.sinks == *sinks),
+        ("compat", running.compat == *compat),
     ];
     fixed.extend(fixed_http(&running.http, http));
     fixed.extend(fixed_view(&running.view, view));

@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
+use super::compat::CompatFile;
 pub use super::discovery_file::DiscoverFile;
 use super::discovery_file::DiscoveryFile;
 use super::sinks_file::SinkFile;
@@ -53,6 +54,9 @@ pub struct File {
     /// Routers to feed.
     #[serde(default)]
     pub sinks: Vec<SinkFile>,
+    /// APIs of other programs.
+    #[serde(default)]
+    pub compat: CompatFile,
 }
 
 /// `[http]`

@@ -52,6 +52,14 @@ impl Default for HttpConfig {
     }
 }
 
+impl HttpConfig {
+    /// Whether everybody is asked who they are.
+    pub(super) fn asks(&self) -> bool {
+        let of_client = self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        self.tokens_file.is_some() || of_client
+    }
+}
+
 impl Check<'_> {
     pub(super) fn http(&mut self, listen: SocketAddr, file: HttpFile) -> HttpConfig {
         let base = HttpConfig::default();
@@ -76,9 +84,7 @@ impl Check<'_> {
                 base.stall_deadline,
             ),
         };
-        let asks = config.tokens_file.is_some()
-            || config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-        if !listen.ip().is_loopback() && !asks && !file.insecure.unwrap_or(false) {
+        if !listen.ip().is_loopback() && !config.asks() && !file.insecure.unwrap_or(false) {
             let message = "is not the loopback, and nobody is asked who they are: set \
                            http.tokens_file or http.tls.client_ca, or say --insecure";
             self.note("http.listen", message);

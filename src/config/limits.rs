@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use super::bus_limits::*;
+pub use super::{bus_limits::*, compat_limits::*};
 
 /// Largest ZeroMQ message accepted, in bytes. Too small: large stores are dropped and show as gaps.
 /// Too large: one hostile length field costs that much memory.

@@ -11,6 +11,8 @@ mod added;
 mod bus;
 mod bus_limits;
 mod bus_zmq;
+mod compat;
+mod compat_limits;
 mod diff;
 mod discovery_file;
 mod endpoint;
@@ -51,6 +53,9 @@ pub use bus::{
     BusConfig, NatsAuth, NatsConfig, NatsTls, Shards, SnapshotsConfig, SpoolFull, StreamsConfig,
 };
 pub use bus_zmq::ZmqConfig;
+pub use compat::{
+    CompatConfig, CompatFile, DynamoConfig, DynamoFile, KvEventsConfig, KvEventsFile,
+};
 pub use diff::{Changes, changes};
 pub use endpoint::{Endpoint, EndpointError};
 pub use engines::{EngineConfig, FoundEngine, Told, Unusable};
@@ -113,12 +118,15 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// Routers to feed.
     pub sinks: Vec<SinkConfig>,
+    /// APIs of other programs that are answered.
+    pub compat: CompatConfig,
 }
 
 impl Config {
     /// Whether views keep what only other routers need.
     pub fn describes(&self) -> bool {
-        !self.sinks.is_empty()
+        let told = self.compat.kv_cache_events.as_ref().is_some_and(|events| events.tokens);
+        told || !self.sinks.is_empty()
     }
 
     /// Whether there is an engine to read, or to look for.

@@ -78,7 +78,7 @@ fn every_problem_is_reported_at_once() {
         recovery.replay_deadline: expected a duration such as "250ms", got "5 parsecs" (kvbridge.toml)
         sources[0].colour: unknown field `colour`, expected one of `engine`, `endpoint`, `url`, `replay`, `snapshot`, `plain_cache`, `model`, `instance`, `rank`, `dp`, `bind`, `topic`, `transport`, `ignore_tags`, `pool_blocks`, `metrics`, `members`, `flush`, `hash_scheme`, `hash_seed`, `name`, `discover`, `options` (kvbridge.toml)
         sources[0].ignore_tags[1]: invalid type: integer `5`, expected a string (kvbridge.toml)
-        surprise: unknown field `surprise`, expected one of `http`, `sources`, `discovery`, `bus`, `index`, `view`, `recovery`, `limits`, `state`, `ready`, `backfill`, `shutdown`, `sinks` (kvbridge.toml)
+        surprise: unknown field `surprise`, expected one of `http`, `sources`, `discovery`, `bus`, `index`, `view`, `recovery`, `limits`, `state`, `ready`, `backfill`, `shutdown`, `sinks`, `compat` (kvbridge.toml)
         http.listen: expected an address such as 127.0.0.1:8090, got "nowhere" (kvbridge.toml)
         sources[0].engine: expected one of vllm, sglang, trtllm, got "abacus" (kvbridge.toml)
         sources[0].endpoint: expected tcp://host:port, got "udp://a" (kvbridge.toml)
@@ -230,6 +230,8 @@ fn every_field_is_documented() {
         "ready",
         "backfill",
         "shutdown",
+        "compat.dynamo",
+        "compat.kv_cache_events",
     ] {
         for field in fields(section) {
             assert!(document.contains(&format!("| `{field}` |")), "{field} is not documented");

@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    BackfillConfig, BusConfig, Config, IndexConfig, Limits, Problems, ReadyConfig, RecoveryConfig,
-    ShutdownConfig, StateConfig, ViewConfig,
+    BackfillConfig, BusConfig, CompatConfig, Config, IndexConfig, Limits, Problems, ReadyConfig,
+    RecoveryConfig, ShutdownConfig, StateConfig, ViewConfig,
     file::{
         BackfillFile, File, IndexFile, LimitsFile, ReadyFile, RecoveryFile, ShutdownFile, Size,
         Span, StateFile, ViewFile,
@@ -57,7 +57,9 @@ pub(super) fn validate(
         backfill: check.backfill(&file.backfill),
         shutdown: check.shutdown(&file.shutdown),
         sinks: check.sinks(&file.sinks),
+        compat: CompatConfig::default(),
     };
+    config.compat = check.compat(file.compat, config.http.asks());
     match &mut config.bus {
         BusConfig::Nats(nats) => {
             nats.reconnect = (config.limits.reconnect_min, config.limits.reconnect_max);

@@ -103,6 +103,7 @@ async fn every_token_at_every_endpoint() {
         ("GET", format!("/v1/replicas/{KEY}")),
         ("GET", format!("/v1/replicas/{KEY}/snapshot")),
         ("GET", format!("/v1/replicas/{KEY}/snapshot?tokens=true")),
+        ("POST", format!("/engines/{KEY}/kv_cache_events?consumer=a")),
         ("GET", "/v1/alarms".to_owned()),
         ("GET", "/v1/events".to_owned()),
         ("GET", "/v1/events?tokens=true".to_owned()),

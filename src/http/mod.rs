@@ -10,12 +10,14 @@ mod alarms;
 mod backfill;
 mod body;
 mod config;
+mod dynamo;
 mod events;
 mod feedback;
 mod fields;
 mod foreign;
 mod health;
 mod jobs;
+mod kv_events;
 mod match_prefix;
 mod page;
 mod problem;
@@ -234,6 +236,7 @@ impl Api {
             .route("/v1/match", post(match_prefix::answer))
             .route("/v1/route", post(route::answer))
             .route("/v1/events", get(events::stream))
+            .route("/engines/{key}/kv_cache_events", post(kv_events::take).get(kv_events::take))
             .route_layer(from_fn_with_state(self.clone(), admission::read));
         let write = Router::new()
             .route("/v1/replicas/{key}/resync", post(replicas::resync))

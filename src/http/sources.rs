@@ -218,7 +218,7 @@ pub(super) async fn remove(
     Ok(json(&RemovedJson { name: &name, removed: keys(&removed, &grant) }))
 }
 
-fn unrestricted(grant: &Grant) -> Result<(), Problem> {
+pub(super) fn unrestricted(grant: &Grant) -> Result<(), Problem> {
     if grant.is_restricted() {
         let detail = "sources may be of any model, the token is not";
         return Err(Problem::new(StatusCode::FORBIDDEN, "model_restricted", detail));
@@ -227,7 +227,7 @@ fn unrestricted(grant: &Grant) -> Result<(), Problem> {
 }
 
 impl Api {
-    async fn ask_sources<T>(
+    pub(super) async fn ask_sources<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<T>) -> SourceRequest,
     ) -> Result<T, Problem> {

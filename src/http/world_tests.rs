@@ -88,8 +88,7 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
         ..ReplicaStatus::starting()
     };
     let ((status, status_rx), (commands_tx, commands)) = (watch::channel(status), mpsc::channel(1));
-    let fleet = Fleet::new(2);
-    let (clock, stop) = (Clock::start(), CancellationToken::new());
+    let (fleet, clock, stop) = (Fleet::new(2), Clock::start(), CancellationToken::new());
     let handle = ReplicaHandle {
         replica: Arc::new(replica()),
         status: status_rx,
@@ -116,6 +115,7 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
         leases: Arc::default(),
         budget: Arc::default(),
         sinks: Arc::default(),
+        fan_out: None,
     };
     let recorder = telemetry::build_metrics().unwrap();
     let render = recorder.handle();

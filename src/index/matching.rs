@@ -72,6 +72,15 @@ impl Model {
         }
     }
 
+    /// The block sizes of all replicas' blocks, smallest first.
+    pub(super) fn block_sizes(&self) -> Vec<u32> {
+        let Ok(shared) = self.read() else { return Vec::new() };
+        let columns = shared.members.values().filter_map(|it| shared.tree.column(it.column));
+        let sizes: BTreeSet<u32> =
+            columns.flat_map(|column| column.windows.keys()).map(|it| it.block_size).collect();
+        sizes.into_iter().collect()
+    }
+
     /// The windows of a replica's blocks, smallest block size first.
     pub(super) fn windows(&self, slot: ReplicaSlot) -> Vec<Window> {
         let Ok(shared) = self.read() else { return Vec::new() };

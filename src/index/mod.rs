@@ -277,6 +277,11 @@ impl Index {
         }
     }
 
+    /// Tokens per block of the model's blocks, smallest first; none while it has no block.
+    pub fn block_sizes(&self, model: &str) -> Vec<u32> {
+        self.model(model).map(|model| model.block_sizes()).unwrap_or_default()
+    }
+
     fn seat_of(&self, model: &str, key: &ReplicaKey) -> Option<(ReplicaSlot, Seat)> {
         let registry = self.read();
         let slot = *registry.models.get(model)?.slots.get(key)?;

@@ -187,6 +187,7 @@ impl Driver {
             self.metrics.lossy(batch.loss);
             self.signs.received(self.outputs.clock.now(), batch.loss);
             self.signs.dated(batch.ts, Clock::unix_ms());
+            self.signs.hashed(&batch.hash.scheme);
         }
         Input::Source(event)
     }

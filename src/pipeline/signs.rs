@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use kvbridge_adapters_api::{Counters, Loss};
-use kvbridge_schemas::Seq;
+use kvbridge_schemas::{HashScheme, Seq};
 
 use super::Changes;
 use crate::{
@@ -53,6 +53,8 @@ pub struct Signs {
     snapshot_failures: AtomicU64,
     /// Of them, those without a success in between.
     snapshot_failures_in_a_row: AtomicU64,
+    /// How its engine says that it hashes.
+    hash_scheme: Mutex<Option<String>>,
     /// What is counted of taking its events, where they are taken.
     drain: OnceLock<Arc<Counters>>,
     /// What that looked like last, while the view was empty.
@@ -65,6 +67,20 @@ impl Signs {
         let pool_is_configured = pool_blocks.is_some();
         let pool_blocks = AtomicU64::new(pool_blocks.unwrap_or(0));
         Signs { pool_blocks, pool_is_configured, ..Signs::default() }
+    }
+
+    /// A batch says how its engine hashes.
+    pub(crate) fn hashed(&self, scheme: &HashScheme) {
+        let HashScheme::Named(name) = scheme else { return };
+        let mut known = self.hash_scheme.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref() != Some(name) {
+            *known = Some(name.clone());
+        }
+    }
+
+    /// How its engine says that it hashes, if it does.
+    pub fn hash_scheme(&self) -> Option<String> {
+        self.hash_scheme.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Its events are taken, and this is counted of it.

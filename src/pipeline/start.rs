@@ -27,6 +27,7 @@ use crate::{
     clock::{Clock, millis},
     config::{BusConfig, Config, RecoveryConfig, SourceConfig, limits},
     engine_metrics::Poll,
+    fan_out::{self, FanOut},
     index::Index,
     recovery::{self, Recovery, Settings, Tick},
     sinks::{self, SinkBoard},
@@ -55,6 +56,8 @@ pub struct Pipeline {
     pub budget: Arc<Budget>,
     /// How routers are fed.
     pub sinks: Arc<SinkBoard>,
+    /// Events for consumers that ask as they would ask an engine; absent = none are kept.
+    pub fan_out: Option<Arc<FanOut>>,
     /// Time.
     pub clock: Clock,
 }
@@ -111,10 +114,22 @@ pub async fn start(
         }
     };
     let sinks = sinks::start(&config.sinks, &fleet, clock, tasks);
+    let fan_out = fan_out::start(config.compat.kv_cache_events.as_ref(), &fleet, clock, tasks);
     let (sources, drains, leases) = (Arc::default(), Arc::default(), Arc::default());
     let budget = Arc::new(Budget::new(config.recovery.parallel));
-    let pipeline =
-        Pipeline { fleet, index, writers, sources, bus, drains, leases, budget, sinks, clock };
+    let pipeline = Pipeline {
+        fleet,
+        index,
+        writers,
+        sources,
+        bus,
+        drains,
+        leases,
+        budget,
+        sinks,
+        fan_out,
+        clock,
+    };
     let terms = Terms { config, state, floor: Epoch(0) };
     for source in &config.sources {
         pipeline.open(source, terms, tasks).await?;

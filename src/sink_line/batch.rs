@@ -59,6 +59,19 @@ impl Facts {
         self.0
     }
 
+    /// The blocks that are in a removal, children first, and those in a store, parents first.
+    pub(super) fn keys(&self) -> (Vec<u64>, Vec<u64>) {
+        let (mut removed, mut stored) = (Vec::new(), Vec::new());
+        for fact in &self.0 {
+            match fact {
+                Fact::Stored { key, .. } => stored.push(*key),
+                Fact::Removed { key, .. } => removed.push(*key),
+                Fact::Cleared => (),
+            }
+        }
+        (removed, stored)
+    }
+
     /// As batches of a bounded size; one without events if there are none.
     pub(super) fn batches(&self, profile: &Profile, rank: u32, unix_ms: u64) -> Vec<Payload> {
         if self.0.is_empty() {

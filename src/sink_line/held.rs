@@ -337,6 +337,14 @@ impl Held {
         }
     }
 
+    /// Where readers have a block: what comes before it, its nearest tier, what it is made of.
+    pub(super) fn shown_at(&self, key: u64) -> Option<(Option<u64>, &Tier, &Arc<Described>)> {
+        let block = self.blocks.get(&key)?;
+        let tiers = block.spots.iter().filter(|spot| spot.shown).map(|spot| &spot.tier);
+        let (parent, described) = block.told_place();
+        Some((parent, tiers.min()?, described?))
+    }
+
     /// All that readers have, parents first, each where they were told that it is: between a move
     /// and its telling that is not where it is held.
     pub(super) fn shown(&self, facts: &mut Facts) {

@@ -170,5 +170,17 @@ pub const SINK_LISTENING: &str = "kvbridge_sink_reader_listening";
 pub const SINK_WHOLE: &str = "kvbridge_sink_reader_whole_total";
 /// What such a reader had no room for.
 pub const SINK_READER_MISSED: &str = "kvbridge_sink_reader_missed_total";
+/// Events that consumers of the fan-out were told.
+pub const FAN_OUT_EVENTS: &str = "kvbridge_fan_out_events_total";
+/// Its consumers.
+pub const FAN_OUT_CONSUMERS: &str = "kvbridge_fan_out_consumers";
+/// Consumers that were too slow, and are told everything again.
+pub const FAN_OUT_BEHIND: &str = "kvbridge_fan_out_behind_total";
+/// Consumers that asked no more, and were forgotten.
+pub const FAN_OUT_FORGOTTEN: &str = "kvbridge_fan_out_forgotten_total";
+/// Requests that were refused because there are too many consumers, or the replica is gone.
+pub const FAN_OUT_REFUSED: &str = "kvbridge_fan_out_refused_total";
+/// Messages that were dropped because its queue was full.
+pub const FAN_OUT_MISSED: &str = "kvbridge_fan_out_missed_total";
 /// Messages of replicas that have no port at a sink.
 pub const SINK_REFUSED: &str = "kvbridge_sink_refused_total";

@@ -169,6 +169,24 @@ impl View {
         }
     }
 
+    /// The content hash of a linked block that is made of its tokens alone: no adapter, salt, media
+    /// or pairs. To a router that hashes tokens itself, any other block is another one.
+    pub fn plain_content(&self, node: NodeId) -> Option<u64> {
+        let none = |text: &Option<Arc<str>>| text.as_deref().is_none_or(str::is_empty);
+        match self.blocks.get(node.key)? {
+            Block::Full(full) => {
+                let link = full.links.get(&node.block_size)?;
+                let is_plain = none(&link.lora) && none(&link.salt) && !link.bigram;
+                (is_plain && link.extra.is_none()).then_some(link.content)
+            }
+            Block::Plain(plain) => {
+                let link = self.kinds.get(plain.kind)?.link.as_ref()?;
+                let is_plain = none(&link.lora) && none(&link.salt) && !link.bigram;
+                (is_plain && link.block_size == node.block_size).then_some(plain.content)
+            }
+        }
+    }
+
     /// Whether a child of `node` can be linked: the block is resident and waits for nothing itself.
     fn is_ready(&self, node: NodeId) -> bool {
         match self.blocks.get(node.key) {

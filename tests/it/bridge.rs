@@ -69,6 +69,19 @@ async fn listen(mut stream: reqwest::Response, said: Arc<Mutex<Vec<Said>>>) {
 impl Bridge {
     /// Runs with these source options and lines of configuration.
     pub(crate) fn run(name: &str, sources: &[Vec<String>], config: &str) -> Bridge {
+        let bridge = Bridge::begin(name, sources, config);
+        let stream = bridge.send(bridge.client.get(format!("{}/v1/events", bridge.url)));
+        bridge.runtime.spawn(listen(stream, Arc::clone(&bridge.said)));
+        bridge.heard("the first standing", |said| (!said.is_empty()).then_some(()));
+        bridge
+    }
+
+    /// Runs without a source; nobody listens to its events.
+    pub(crate) fn run_silent(name: &str, config: &str) -> Bridge {
+        Bridge::begin(name, &[], config)
+    }
+
+    fn begin(name: &str, sources: &[Vec<String>], config: &str) -> Bridge {
         let path = scratch(&format!("{name}.toml"));
         std::fs::write(&path, format!("{CONFIG}{config}")).unwrap();
         let log = File::create(scratch(&format!("{name}.log"))).unwrap();
@@ -92,11 +105,22 @@ impl Bridge {
             .unwrap();
         let client = http_client();
         let said = Arc::new(Mutex::new(Vec::new()));
-        let bridge = Bridge { process, out, url, client, runtime, said };
-        let stream = bridge.send(bridge.client.get(format!("{}/v1/events", bridge.url)));
-        bridge.runtime.spawn(listen(stream, Arc::clone(&bridge.said)));
-        bridge.heard("the first standing", |said| (!said.is_empty()).then_some(()));
-        bridge
+        Bridge { process, out, url, client, runtime, said }
+    }
+
+    /// Shows a token with every request from now on.
+    pub(crate) fn sign_in(&mut self, token: &str) {
+        let mut headers = reqwest::header::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let client = reqwest::Client::builder().no_proxy().default_headers(headers);
+        self.client = client.build().unwrap();
+    }
+
+    /// The next line of what it says at its start.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line
     }
 
     fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Response {

@@ -170,6 +170,15 @@ impl Documented {
     }
 }
 
+fn ask_events(it: &mut Documented, key: &str) {
+    let of = "/engines/{key}/kv_cache_events";
+    let path = format!("/engines/{key}/kv_cache_events");
+    let told = it.ask(("post", &format!("{path}?consumer=a")), of, None);
+    assert!(told.contains("stored_block"), "{told}");
+    it.ask(("get", &format!("{path}?consumer=b&tokens=true")), of, None);
+    it.ask(("get", &path), of, None);
+}
+
 fn ask_jobs(it: &mut Documented, key: &str) {
     let order = Some(json!({"replica": key, "timeout": "30s"}));
     it.ask(("post", "/v1/resync"), "/v1/resync", order.clone());
@@ -188,7 +197,7 @@ fn what_a_process_answers_is_as_documented() {
     let config = format!(
         "[state]\ndir = {:?}\n[[sources]]\nengine = \"vllm\"\nmodel = \"m\"\ninstance = \"i\"\n\
          endpoint = \"{}\"\nreplay = \"{}\"\npool_blocks = 1\n[view]\nblocks_max = 100000\n\
-         [[sinks]]\npreset = \"vllm\"\nlisten = \"127.0.0.1:0\"\nreplay = \"127.0.0.1:0\"\n",
+         [compat.kv_cache_events]\ntokens = true\n[[sinks]]\npreset = \"vllm\"\nlisten = \"127.0.0.1:0\"\nreplay = \"127.0.0.1:0\"\n",
         state.to_str().unwrap(),
         peer.live(),
         peer.replay()
@@ -210,11 +219,8 @@ fn what_a_process_answers_is_as_documented() {
     });
     it.ask(("get", &format!("/v1/replicas/{key}")), "/v1/replicas/{key}", None);
     it.ask(("get", "/v1/replicas/nobody"), "/v1/replicas/{key}", None);
-    let records = it.ask(
-        ("get", &format!("/v1/replicas/{key}/snapshot")),
-        "/v1/replicas/{key}/snapshot",
-        None,
-    );
+    let path = format!("/v1/replicas/{key}/snapshot");
+    let records = it.ask(("get", &path), "/v1/replicas/{key}/snapshot", None);
     assert!(records.lines().count() > 3, "{records}");
     let served = json!({"model": "m", "instance": "i", "token_ids": [1, 2, 3]});
     let with = |more: Value| {
@@ -237,6 +243,7 @@ fn what_a_process_answers_is_as_documented() {
     it.ask(("get", "/v1/sources"), "/v1/sources", None);
     let sinks = it.ask(("get", "/v1/sinks"), "/v1/sinks", None);
     assert!(sinks.contains("listen"), "{sinks}");
+    ask_events(&mut it, &key);
     it.ask(("delete", "/v1/sources/b"), "/v1/sources/{name}", None);
     it.ask(("delete", "/v1/sources/b"), "/v1/sources/{name}", None);
     it.ask(("post", "/v1/config/reload"), "/v1/config/reload", None);
