@@ -264,3 +264,35 @@ fn a_snapshot_socket_that_an_engine_tells_is_asked_where_its_operator_calls_it_p
     let configured = asked("plain_cache = true\nsnapshot = \"tcp://*:9\"");
     assert_eq!(configured.as_deref(), Some("tcp://10.0.0.7:9"));
 }
+
+/// Such a server does not tell of what it publishes.
+#[test]
+fn found_engines_that_can_be_asked_publish_where_their_entry_says_where() {
+    let told = Told {
+        engine: EngineKind::Trtllm,
+        model: None,
+        streams: Some(Streams::Drained),
+        block_size: Some(32),
+        algorithm: None,
+    };
+    let address = Address { host: "10.0.0.7".to_owned(), port: 8000, ip: None };
+    let of = |more: &str| {
+        let discover = "discover = { dns = \"engines.ns.svc\", port = 8000 }";
+        let text = format!("[[sources]]\n{discover}\ndp = 2\n{more}");
+        loaded(&text, &[]).engines[0].sources(&address, &told).unwrap()
+    };
+    assert!(of("").iter().all(|source| source.polled.is_some()));
+    let published = of("endpoint = \"tcp://*:5557\"\nreplay = \"tcp://*:5657\"");
+    let seen: Vec<_> = published
+        .iter()
+        .map(|it| (it.endpoint.to_string(), it.replay.as_ref().unwrap().to_string(), &it.polled))
+        .collect();
+    let at = |live: &str, replay: &str| (live.to_owned(), replay.to_owned(), &None);
+    assert_eq!(
+        seen,
+        [
+            at("tcp://10.0.0.7:5557", "tcp://10.0.0.7:5657"),
+            at("tcp://10.0.0.7:5558", "tcp://10.0.0.7:5658")
+        ]
+    );
+}
