@@ -152,10 +152,12 @@ fn a_gap_is_counted() {
         (bridge.metric("kvbridge_gaps_total", ""), bridge.fact("gap"), missing)
     };
     assert_eq!(counts(), (0, 0, 0));
+    // Whoever was slow to publish its first batch was asked for it, once.
+    let replays = || bridge.metric("kvbridge_source_replays_total", "");
+    let before = replays();
     peer.publish(10);
     bridge.reaches("exact", 30);
-    assert_eq!(counts(), (1, 1, 3));
-    assert_eq!(bridge.metric("kvbridge_source_replays_total", "") % 2, 1);
+    assert_eq!((counts(), replays() - before), ((1, 1, 3), 1));
 }
 
 #[test]
