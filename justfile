@@ -39,9 +39,9 @@ full: ci page compose soak sim-long fuzz bench alerts advisories
 compose *profile:
     tests/containers/compose.sh {{profile}}
 
-# thousands of seeds of both simulators, in an optimised build; prints how many faults of which kind
-sim-long seeds="5000":
-    KVBRIDGE_SIM_SEEDS={{seeds}} cargo test --profile sim -p kvbridge --no-default-features --features planted --test sim --test bus_sim fixed_seeds -- --nocapture
+# thousands of seeds of both simulators, from one on, in an optimised build; prints how many faults of which kind
+sim-long seeds="5000" first="0":
+    KVBRIDGE_SIM_SEEDS={{seeds}} KVBRIDGE_SIM_FIRST={{first}} cargo test --profile sim -p kvbridge --no-default-features --features planted --test sim --test bus_sim fixed_seeds -- --nocapture
 
 # every fuzz target, seconds each; needs cargo-fuzz
 fuzz seconds="120":
@@ -90,6 +90,11 @@ advisories:
 soak *arguments:
     cargo build --release --bin kvbridge
     python3 tests/soak/rss.py {{arguments}}
+
+# a real engine from PyPI (vllm-0.16, vllm-0.32, sglang-0.5.23), read by a kvbridge that is asked what it holds; gigabytes
+engines engine="vllm-0.16" *arguments:
+    cargo build --release --bin kvbridge
+    tests/engines/run.sh {{engine}} {{arguments}}
 
 # kill -9 of every process at random under load, then a full disk and no files; ten minutes
 soak-kills *arguments:

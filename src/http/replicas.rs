@@ -74,7 +74,7 @@ pub struct ReplicaJson<'a> {
     changes: Option<Vec<ChangeJson>>,
 }
 
-/// Tokens since the start of this process.
+/// Tokens since the start of this process, or of the engine where its own metrics are read.
 #[derive(Serialize)]
 struct HitsJson {
     input: u64,

@@ -5,13 +5,15 @@ use std::collections::VecDeque;
 use kvbridge_adapters_api::Batch;
 use kvbridge_schemas::{Digest, Seq};
 
-use super::Limits;
+use super::{Limits, Tick};
 
 /// Live batches by seq; each seq once.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     batches: VecDeque<Batch>,
     bytes: u64,
+    /// When the last of them came.
+    came_at: Tick,
 }
 
 impl Held {
@@ -23,7 +25,8 @@ impl Held {
         room || self.batches.is_empty()
     }
 
-    pub(super) fn push(&mut self, batch: Batch) {
+    pub(super) fn push(&mut self, batch: Batch, now: Tick) {
+        self.came_at = now;
         self.bytes += u64::from(batch.bytes);
         // Nearly always the newest; a bus may still bring one late.
         let at = self.batches.partition_point(|held| held.seq < batch.seq);
@@ -39,6 +42,11 @@ impl Held {
     pub(super) fn clear(&mut self) {
         self.batches.clear();
         self.bytes = 0;
+    }
+
+    /// When the last one came, if there is any.
+    pub(super) fn came_at(&self) -> Option<Tick> {
+        (!self.is_empty()).then_some(self.came_at)
     }
 
     pub(super) fn is_empty(&self) -> bool {

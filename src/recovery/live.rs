@@ -182,6 +182,8 @@ impl Recovery {
         }
         self.cursor.next_seq = batch.seq;
         self.apply(cx, batch);
+        // The lease of the life before, or of the process's start, may be long over.
+        self.proven(cx);
         self.settle(cx);
     }
 
@@ -239,7 +241,7 @@ impl Recovery {
     /// Live batches wait while an answer is open.
     pub(super) fn hold(&mut self, cx: &mut Cx<'_>, batch: Batch) {
         if self.held.takes(&batch, &self.settings.limits) {
-            self.held.push(batch);
+            self.held.push(batch, cx.now);
             return self.held_grew(cx);
         }
         cx.record(Fact::HeldFull);
@@ -272,7 +274,7 @@ impl Recovery {
             }
         }
         // Either the buffer was emptied, or it drained until a new question stopped it.
-        self.held.push(batch);
+        self.held.push(batch, cx.now);
     }
 
     /// Folds a batch that is next, and moves the cursor.

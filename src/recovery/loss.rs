@@ -152,8 +152,8 @@ impl Recovery {
         self.cancel(cx);
         let overflowed = std::mem::take(&mut self.overflow_pending);
         self.forget(cx);
-        self.proven(cx);
         self.enter(Phase::Partial(self.next_probe(cx.now)));
+        self.proven_by_held(cx);
         // Settled, if at nothing: a better view may be fetched again, and a log that goes on would
         // never bring it by itself.
         self.snapshot_failed = false;

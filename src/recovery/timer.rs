@@ -193,6 +193,21 @@ impl Recovery {
         self.lapsed = false;
     }
 
+    /// A lower bound begins with what is held. Where a reconnect goes unseen the life that sent it
+    /// may have ended while answers were waited for: it proves no more than it did when it came.
+    pub(super) fn proven_by_held(&mut self, cx: &mut Cx<'_>) {
+        self.proven(cx);
+        if self.settings.unproven()
+            && let Some(came_at) = self.held.came_at()
+        {
+            self.proven_at = came_at;
+        }
+        if self.lease_at().is_some_and(|at| at <= cx.now) {
+            self.lapsed = true;
+            cx.record(Fact::LeaseExpired);
+        }
+    }
+
     /// The next batch in order proves the view too, unless the source may have reconnected unseen:
     /// then its number may be right by chance, and only an audit (or a flush) proves anything.
     pub(super) fn proven_by_batch(&mut self, cx: &Cx<'_>) {

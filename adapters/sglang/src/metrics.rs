@@ -133,6 +133,21 @@ sglang:cached_tokens_total{cache_source="host",model_name="m"} 16.0
         assert_eq!(read_metrics(started.as_bytes(), 0), EngineMetrics { started_ms, ..figures });
     }
 
+    /// As a 0.5.23 server wrote them after 21 requests, without its histograms.
+    #[test]
+    fn a_real_server_says_what_its_answers_said() {
+        let text = include_bytes!("../../../tests/fixtures/sglang-0.5.23-metrics.txt");
+        let figures = EngineMetrics {
+            started_ms: None,
+            pool_blocks: Some(96),
+            block_size: Some(16),
+            request_count: Some(21),
+            queried_tokens: Some(2_578),
+            hit_tokens: Some(1_232),
+        };
+        assert_eq!(read_metrics(text, 0), figures);
+    }
+
     #[test]
     fn of_several_ranks_each_has_what_its_scheduler_counts() {
         let text = r#"

@@ -89,6 +89,21 @@ process_start_time_seconds 1.70000000025e+09
         assert_eq!(read_metrics(TEXT.as_bytes(), 2), other);
     }
 
+    /// As a 0.16.0 server wrote them after 21 requests, without its histograms.
+    #[test]
+    fn a_real_server_says_what_its_answers_said() {
+        let text = include_bytes!("../../../tests/fixtures/vllm-0.16.0-metrics.txt");
+        let figures = EngineMetrics {
+            started_ms: Some(1_796_065_920_059),
+            pool_blocks: Some(96),
+            block_size: Some(16),
+            request_count: Some(21),
+            queried_tokens: Some(2_578),
+            hit_tokens: Some(1_232),
+        };
+        assert_eq!(read_metrics(text, 0), figures);
+    }
+
     #[test]
     fn a_text_without_ranks_is_of_any() {
         let text = "vllm:cache_config_info{num_gpu_blocks=\"9\"} 1\nvllm:request_success_total 3\n";
