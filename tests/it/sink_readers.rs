@@ -186,6 +186,22 @@ fn replicas_that_share_a_pair_of_sockets_are_read_by_topic() {
     });
     assert_eq!(lines[0]["listen"], lines[1]["listen"]);
     let text = |field: &str| lines[0][field].as_str().unwrap().to_owned();
+    let asked = |topic: Option<&str>| {
+        let mut command = Command::new(python());
+        command.arg(root().join("tests/peers/ask_topic.py")).arg(text("replay")).args(topic);
+        let output = command.output().unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let topics = said["topics"].as_object().unwrap().clone();
+        // Each is whole: from 0 on, without a hole.
+        for seqs in topics.values().map(|seqs| seqs.as_array().unwrap()) {
+            assert!(seqs.iter().zip(0_u64..).all(|(seq, at)| *seq == at), "{seqs:?}");
+        }
+        topics.keys().cloned().collect::<Vec<String>>()
+    };
+    let topics = names.map(|name| format!("kv@{name}@m"));
+    assert_eq!(asked(None), topics);
+    assert_eq!(asked(Some(&topics[1])), topics[1..]);
+    assert!(asked(Some("kv@three:8000@m")).is_empty(), "the end marker alone");
     // Each reads one topic, and asks the one journal for what came before.
     let read = |name: &str| {
         let topic = format!("kv@{name}@m");
