@@ -15,7 +15,7 @@ use super::{encode::Stray, msgpack::Pack, release::ReleaseError};
 pub enum SinkKind {
     /// Leaves out what is above its bound, and nothing below it.
     Python,
-    /// Leaves out what hangs below a block that it did not publish, too; names adapters.
+    /// Leaves out what hangs below a block that it did not publish, too; gives adapters by number.
     Cpp,
 }
 

@@ -238,6 +238,12 @@ pub fn removal(engine: &EngineKind) -> Removal {
     built(engine).map_or(Removal::PerCopy, |built| (built.capabilities)(false, false).removal)
 }
 
+/// Whether an engine of that kind may leave stores out of what it publishes and still announce the
+/// removals. On a log it does not show which of its streams a replica's bridge reads.
+pub fn leaves_out(engine: &EngineKind) -> bool {
+    built(engine).is_some_and(|built| built.leaves_out)
+}
+
 /// What computes a replica's hashes again; nothing where no function of its engine is known.
 pub fn hash_watch(source: &SourceConfig) -> Option<HashWatch> {
     match &source.engine {

@@ -31,7 +31,8 @@ impl Pipeline {
         let removal = registry::removal(&engine);
         let signs = Arc::<Signs>::default();
         let Some(source) = self.bus.source(replica, removal, &signs) else { return false };
-        let view = ViewSettings::of(Projection::Last8, removal, config.limits.orphans_max());
+        let mut view = ViewSettings::of(Projection::Last8, removal, config.limits.orphans_max());
+        view.leaves_out = registry::leaves_out(&engine);
         self.begin_reader(replica, (engine, source, view, signs), config, tasks);
         true
     }
