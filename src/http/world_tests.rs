@@ -122,7 +122,6 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
     let api = metrics::with_local_recorder(&recorder, || {
         let (_, alarms) = Watch::new(Arc::clone(&fleet), clock, limits::RANK_MISSING);
         let (body_deadline, stop) = (Duration::from_millis(200), stop.clone());
-        let (ready, finds_more) = (ReadyConfig::default(), false);
         Api::new(ApiParts {
             pipeline,
             limits,
@@ -132,9 +131,9 @@ pub(super) fn guarded(trust: Trust, limits: Limits, access: Access) -> World {
             alarms,
             foreman: Foreman::new(Arc::clone(&fleet), clock),
             render,
-            ready,
+            ready: ReadyConfig::default(),
             backfill: BackfillConfig::default(),
-            finds_more,
+            finds_more: false,
             stop,
         })
     });

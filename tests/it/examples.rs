@@ -191,10 +191,10 @@ fn the_tutorial_is_seen_as_it_is_told() {
     });
     assert_eq!(caught_up(&address, &engine_at, 0)["epoch"], first["epoch"]);
     post(&engine_at, &clear);
-    until("an empty view", || {
-        let standing = standing()?;
-        (standing["trust"] == "exact" && standing["blocks"] == json!({})).then_some(())
-    });
+    post(&engine_at, &prompt);
+    let flushed = || standing().filter(|it| it["reason"] == "flushed");
+    let standing = until("a view that starts over", flushed);
+    assert_eq!((&standing["trust"], &standing["blocks"]), (&json!("exact"), &json!({"device": 2})));
     fake.kill();
     let (_fake, _) = engine(&engine_at, "--model llama");
     post(&engine_at, &prompt);
