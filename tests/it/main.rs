@@ -15,6 +15,7 @@ mod doctor;
 mod drain;
 mod examples;
 mod fake_engine;
+mod few_files;
 mod follow;
 mod harness;
 mod hashes;
