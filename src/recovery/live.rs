@@ -183,7 +183,7 @@ impl Recovery {
         self.cursor.next_seq = batch.seq;
         self.apply(cx, batch);
         // The lease of the life before, or of the process's start, may be long over.
-        self.proven(cx);
+        self.proven_by_batch(cx);
         self.settle(cx);
     }
 

@@ -3,7 +3,8 @@
 //! here.
 //!
 //! `KVBRIDGE_SIM_SEED=17 cargo test --features planted --test bus_sim one_seed -- --nocapture`
-//! replays a run with its trace; `KVBRIDGE_SIM_SEEDS=5000` widens the sweep.
+//! replays a run with its trace; `KVBRIDGE_SIM_SEEDS=5000` widens the sweep,
+//! `KVBRIDGE_SIM_FIRST=40` moves it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::struct_excessive_bools, reason = "profiles and faults are lists of switches")]
 
@@ -76,6 +77,11 @@ fn env(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// Where a sweep, a survey or a table begins.
+fn first() -> u64 {
+    env("KVBRIDGE_SIM_FIRST").unwrap_or(0)
+}
+
 fn quick(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
     run(seed, mistake, Trace::default()).1
 }
@@ -110,15 +116,15 @@ fn must_hold(seed: u64) -> World {
 
 #[test]
 fn fixed_seeds_are_safe_and_live() {
-    let seeds = env("KVBRIDGE_SIM_SEEDS").unwrap_or(40);
+    let (first, seeds) = (first(), env("KVBRIDGE_SIM_SEEDS").unwrap_or(40));
     let (mut faults, mut repairs, mut replayed) = (Counts::default(), Repairs::default(), 0);
-    for seed in 0..seeds {
+    for seed in first..first + seeds {
         let world = must_hold(seed);
         faults.add(&world.faults.struck());
         replayed += world.consumers.iter().map(|consumer| consumer.replay_work).sum::<u64>();
         world.consumers.iter().for_each(|consumer| repairs.add(&consumer.repairs));
     }
-    println!("{seeds} seeds, {replayed} batches replayed by readers, {faults}");
+    println!("{seeds} seeds from {first} on, {replayed} batches replayed by readers, {faults}");
     println!("{}\n| all, at readers | {} | {} |", repairs::HEAD, faults.total(), repairs.cells());
     assert!(faults.total() > seeds * 10, "a swarm without faults proves nothing");
 }
@@ -148,7 +154,7 @@ fn one_seed() {
 #[test]
 fn survey() {
     let Some(seeds) = env("KVBRIDGE_SIM_SURVEY") else { return };
-    let first = env("KVBRIDGE_SIM_FIRST").unwrap_or(0);
+    let first = first();
     let mut failed = 0;
     for seed in first..first + seeds {
         if let Err(why) = quick(seed, None) {
@@ -164,10 +170,11 @@ fn survey() {
 #[test]
 fn kind_by_kind() {
     let Some(seeds) = env("KVBRIDGE_SIM_KINDS") else { return };
+    let first = first();
     println!("{}", repairs::HEAD);
     for kind in Fault::HOP.iter().chain(&Fault::BUS).map(|(fault, _)| *fault) {
         let (mut struck, mut repairs) = (0, Repairs::default());
-        for seed in 0..seeds {
+        for seed in first..first + seeds {
             let mut world = World::new(seed, None, BTreeSet::new(), Trace::default());
             world.faults.only(kind);
             if let Err(why) = world.run() {

@@ -188,7 +188,12 @@ impl Bridge {
     }
 
     pub(crate) fn start(folder: &Path) -> Bridge {
-        let mut child = Bridge::command(folder).stdout(Stdio::piped()).spawn().unwrap();
+        Bridge::start_as(Bridge::command(folder))
+    }
+
+    /// The same by a command of the test's own.
+    pub(crate) fn start_as(mut command: Command) -> Bridge {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().split_once("http://").expect("a banner").1.to_owned();
@@ -250,6 +255,11 @@ impl Bridge {
         let (_, text) = self.ask("GET", "/metrics").unwrap();
         let found = text.lines().find_map(|found| found.strip_prefix(line));
         found.unwrap_or_default().trim().to_owned()
+    }
+
+    /// How many files the process has open.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     pub(crate) fn signal(&self, signal: &str) {

@@ -73,7 +73,7 @@ fn an_engine_that_restarted_past_the_old_seq_is_a_new_epoch() {
 }
 
 /// The second life as a bridge sees it that knows no other.
-fn alone() -> String {
+pub(crate) fn alone() -> String {
     let folder = folder(&format!("restart_alone_{:?}", std::thread::current().id()));
     let mut engine = Engine::start();
     engine.restart(SECOND_LIFE);

@@ -17,6 +17,7 @@ mod dynamo_http;
 mod examples;
 mod fake_engine;
 mod fan_out;
+mod few_files;
 mod follow;
 mod harness;
 mod hashes;

@@ -1,7 +1,8 @@
 //! Deterministic simulator over recovery and view: one thread, one seed, one run.
 //!
 //! `KVBRIDGE_SIM_SEED=17 cargo test --features planted --test sim one_seed -- --nocapture` replays
-//! a run with its trace; `KVBRIDGE_SIM_SEEDS=5000` widens the sweep.
+//! a run with its trace; `KVBRIDGE_SIM_SEEDS=5000` widens the sweep,
+//! `KVBRIDGE_SIM_FIRST=400` moves it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::struct_excessive_bools, reason = "profiles and faults are lists of switches")]
 
@@ -60,6 +61,11 @@ fn env(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// Where a sweep, a survey or a table begins.
+fn first() -> u64 {
+    env("KVBRIDGE_SIM_FIRST").unwrap_or(0)
+}
+
 /// Runs a seed; if it fails, the run with as few of its faults as still make it fail is told.
 fn must_hold(seed: u64) -> World {
     let (world, result) = run(seed, None);
@@ -98,15 +104,15 @@ fn report(seed: u64, world: &World, why: &str) -> String {
 
 #[test]
 fn fixed_seeds_are_safe_and_live() {
-    let seeds = env("KVBRIDGE_SIM_SEEDS").unwrap_or(400);
+    let (first, seeds) = (first(), env("KVBRIDGE_SIM_SEEDS").unwrap_or(400));
     let (mut faults, mut repairs, mut steps) = (Counts::default(), Repairs::default(), 0);
-    for seed in 0..seeds {
+    for seed in first..first + seeds {
         let world = must_hold(seed);
         faults.add(&world.faults.struck());
         repairs.add(&world.repairs);
         steps += world.trace.len();
     }
-    println!("{seeds} seeds, {steps} trace lines, {faults}");
+    println!("{seeds} seeds from {first} on, {steps} trace lines, {faults}");
     println!("{}\n| all | {} | {} |", repairs::HEAD, faults.total(), repairs.cells());
     assert!(faults.total() > seeds * 10, "a swarm without faults proves nothing");
 }
@@ -120,11 +126,12 @@ fn fresh_seeds_are_safe_and_live() {
     }
 }
 
-/// Seeds that found something: a life that closed its own name, and a view of a source that is
-/// drained which served a second process in another life.
+/// Seeds that found something: a life that closed its own name, a view of a source that is drained
+/// which served a second process in another life, and a batch that was held for so long that its
+/// life was over when it was believed.
 #[test]
 fn seeds_that_failed_once_hold() {
-    for seed in [1_001_281, 1_001_803] {
+    for seed in [1_001_281, 1_001_803, 100_197] {
         must_hold(seed);
     }
 }
@@ -149,7 +156,7 @@ fn one_seed() {
 #[test]
 fn survey() {
     let Some(seeds) = env("KVBRIDGE_SIM_SURVEY") else { return };
-    let first = env("KVBRIDGE_SIM_FIRST").unwrap_or(0);
+    let first = first();
     let mut failed = 0;
     for seed in first..first + seeds {
         if let Err(why) = run(seed, None).1 {
@@ -165,12 +172,13 @@ fn survey() {
 #[test]
 fn kind_by_kind() {
     let Some(seeds) = env("KVBRIDGE_SIM_KINDS") else { return };
+    let first = first();
     println!("{}", repairs::HEAD);
     for kind in
         Fault::HOP.iter().map(|(fault, _)| *fault).chain([Fault::Stolen, Fault::ProcessRestart])
     {
         let (mut struck, mut repairs) = (0, Repairs::default());
-        for seed in 0..seeds {
+        for seed in first..first + seeds {
             let mut world = World::new(seed, None, BTreeSet::new());
             world.faults.only(kind);
             if let Err(why) = world.run() {

@@ -13,6 +13,7 @@ import pathlib
 import resource
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -75,6 +76,8 @@ def main():
             bridge = kvbridge(args, folder, "run", "--listen", "127.0.0.1:0", "--config", config)
             started.append(bridge)
             url = bridge.stdout.readline().split(" on ")[1].strip()
+            # It names every source, which is more than a pipe holds: unread, it would wait for us.
+            threading.Thread(target=bridge.stdout.read, daemon=True).start()
             while True:
                 exact = sum(it["trust"] == "exact" for it in replicas(url))
                 took = time.monotonic() - begun

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 """kill -9 of every process at random, under load: engine, bridge, nats-server and index, each started
 again at its place. Every few kills the load pauses until bridge and index are exact again, and both are
-compared with the engine block by block. At last the disk of the bridge is full for a while (needs root,
-for a small tmpfs) and its file descriptors are used up. Prints each comparison's time and their median.
-Linux; standard library only.
+compared with the engine block by block. Then, one after the other: the bridge's disk is full and the
+server's (small tmpfs, needs root), the bridge's file descriptors are used up, and the wall clocks of bridge
+and index are moved a day back and ahead (needs libfaketime: Debian's package faketime). A part that cannot
+run is said to be skipped. Prints each comparison's time and their median. Linux; standard library only.
 
-usage: kills.py [--binary FILE] [--seconds N] [--seed N]
+usage: kills.py [--binary FILE] [--seconds N] [--seed N] [--only kills,disk,server_disk,files,clock]
 """
 
 import argparse
+import contextlib
+import glob
+import http.client
+import json
 import os
 import pathlib
 import random
@@ -21,7 +26,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "containers"))
@@ -30,7 +34,10 @@ from check import ask, blocks  # noqa: E402
 PATIENCE_S = 120.0
 KILLS_BETWEEN_LOOKS = 5
 FILES_MAX = 64
+# What asking a process that is killed may end with.
+GONE = (OSError, http.client.HTTPException)
 KEY = "fake.i=3A1.0"
+DAY_S = 86_400
 
 
 def free_ports(count):
@@ -55,7 +62,9 @@ class World:
         (self.folder / "nats.conf").write_text(
             f'listen: "127.0.0.1:{bus}"\njetstream {{ store_dir: "{folder}/store" }}\n'
         )
-        common = f'[bus]\nkind = "nats"\nurl = "nats://127.0.0.1:{bus}"\n[recovery]\nidle_probe = "1s"\n'
+        # So little that a small disk has room for what the server sets aside for it.
+        limit = 'retention_bytes = "32MiB"\n'
+        common = f'[bus]\nkind = "nats"\nurl = "nats://127.0.0.1:{bus}"\n{limit}[recovery]\nidle_probe = "1s"\n'
         (self.folder / "bridge.toml").write_text(
             f'{common}[state]\ndir = "{folder}/state"\ninterval = "1s"\n'
             f'[[sources]]\nengine = "vllm"\nmodel = "fake"\ninstance = "i:1"\n'
@@ -73,16 +82,21 @@ class World:
             "index": [*run, "index.toml", "--listen", f"127.0.0.1:{index}"],
         }
         self.running = {}
+        self.preloaded = {}
         self.loaded = threading.Event()
         self.over = threading.Event()
 
     def start(self, name, **more):
         quiet = subprocess.DEVNULL
+        env = {**os.environ, **self.preloaded.get(name, {})}
         self.running[name] = subprocess.Popen(
-            self.commands[name], cwd=self.folder, stdout=quiet, stderr=quiet, **more
+            self.commands[name], cwd=self.folder, stdout=quiet, stderr=quiet, env=env, **more
         )
 
     def kill(self, name, **more):
+        ended = self.running[name].poll()
+        if ended is not None:
+            sys.exit(f"kills: {name} had ended by itself, with {ended}")
         self.running[name].send_signal(signal.SIGKILL)
         self.running[name].wait()
         self.start(name, **more)
@@ -90,8 +104,8 @@ class World:
     def burst(self, count):
         try:
             ask(f"{self.engine}/control", {"fault": "burst", "count": count})
-        except (OSError, urllib.error.URLError):
-            pass  # It was killed.
+        except GONE:
+            pass
 
     def load(self):
         while not self.over.is_set():
@@ -100,9 +114,10 @@ class World:
                 self.burst(20)
             time.sleep(0.05)
 
-    def look(self, what):
-        """Waits until both are exact, compares them with the engine, and says how long it took."""
+    def look(self, what, names=("bridge", "index")):
+        """Waits until they are exact, compares them with the engine, and says how long it took."""
         self.loaded.clear()
+        urls = [getattr(self, name) for name in names]
         started = time.monotonic()
         last = ""
         while time.monotonic() < started + PATIENCE_S:
@@ -110,14 +125,14 @@ class World:
             time.sleep(0.1)
             try:
                 truth = lines(f"{self.engine}/truth?rank=0")
-                views = [lines(f"{url}/v1/replicas/{KEY}/snapshot") for url in (self.bridge, self.index)]
-            except (OSError, urllib.error.URLError, ValueError, KeyError) as error:
+                views = [lines(f"{url}/v1/replicas/{KEY}/snapshot") for url in urls]
+            except (*GONE, ValueError, KeyError) as error:
                 last = repr(error)
                 continue
             heads = [(view[0]["trust"], view[0]["resume_seq"]) for view in views]
             last = f"engine at {truth[0]['next_seq']}, {heads}"
             if all(head == ("exact", truth[0]["next_seq"]) for head in heads):
-                for name, view in zip(("bridge", "index"), views):
+                for name, view in zip(names, views):
                     ghosts, missing = view[1] - truth[1], truth[1] - view[1]
                     if ghosts or missing:
                         sys.exit(f"kills: {name} is exact with {len(ghosts)} ghosts, {len(missing)} missing")
@@ -144,44 +159,130 @@ def until(what, fact):
         try:
             if fact():
                 return
-        except OSError:
+        except GONE:
             pass
         time.sleep(0.2)
     sys.exit(f"kills: {what} did not come true")
 
 
+@contextlib.contextmanager
+def small_disk(world, name, folder, size):
+    """A disk of its own for one process, which is started again on it and, afterwards, without it."""
+    folder.mkdir(exist_ok=True)
+    world.running[name].kill()
+    world.running[name].wait()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=False)
+    world.start(name)
+    try:
+        yield mounted.returncode == 0
+    finally:
+        world.running[name].kill()
+        world.running[name].wait()
+        if mounted.returncode == 0:
+            subprocess.run(["umount", folder], check=True)
+        world.start(name)
+
+
+def fill(folder):
+    """Writes until nothing more fits."""
+    rest = folder / "rest"
+    with contextlib.suppress(OSError), rest.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"\0" * size)
+    return rest
+
+
 def disk_full(world):
     state = world.folder / "state"
-    state.mkdir(exist_ok=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", state], check=False)
-    if mounted.returncode != 0:
-        print("kills: disk full: skipped, a tmpfs needs root")
-        return
-    try:
-        world.kill("bridge")
+    with small_disk(world, "bridge", state, "256k") as mounted:
+        if not mounted:
+            print("kills: disk full: skipped, a tmpfs needs root")
+            return
         world.look("bridge on a small disk")
-        rest = state / "rest"
-        with rest.open("wb") as file:
-            try:
-                while True:
-                    file.write(b"\0" * 4096)
-                    file.flush()
-            except OSError:
-                pass
-        failed = "kvbridge_checkpoints_failed_total"
+        rest = fill(state)
+        failed = "kvbridge_checkpoint_failures_total"
         until("a checkpoint that cannot be written", lambda: metric(world.bridge, failed) > 0)
-        world.look("disk full")
-        rest.unlink(missing_ok=True)
+        world.look("disk of the bridge full")
+        world.kill("bridge")
+        world.look("disk of the bridge full, bridge killed")
+        rest.unlink()
         before = metric(world.bridge, "kvbridge_checkpoints_written_total")
         written = lambda: metric(world.bridge, "kvbridge_checkpoints_written_total") > before
         until("a checkpoint is written again", written)
         world.kill("bridge")
-        world.look("disk free again, bridge killed")
-    finally:
-        world.running["bridge"].kill()
-        world.running["bridge"].wait()
-        subprocess.run(["umount", state], check=True)
-        world.start("bridge")
+        world.look("disk of the bridge free again, bridge killed")
+    world.look("bridge on its old disk")
+
+
+def server_disk_full(world):
+    store = world.folder / "store"
+    with small_disk(world, "nats-server", store, "256m") as mounted:
+        if not mounted:
+            print("kills: disk of the server full: skipped, a tmpfs needs root")
+            return
+        world.look("server on a small, empty disk")
+        rest = fill(store)
+        world.loaded.set()
+        until("the server takes nothing", lambda: states(world.bridge) != "ready")
+        # The bridge reads its engine as before. The index has what the server still took, as of that seq.
+        world.look("disk of the server full, the bridge alone", names=("bridge",))
+        print(f"kills: meanwhile the index is {standing(world.index)}, the bus {states(world.bridge)}")
+        rest.unlink()
+        # A server that met a full disk may have given up its store: it is started again, as its operator does.
+        world.kill("nats-server")
+        world.look("disk of the server free again, server killed")
+    world.look("server on its old disk")
+
+
+def standing(url):
+    head, _ = lines(f"{url}/v1/replicas/{KEY}/snapshot")
+    return f"{head['trust']} at {head['resume_seq']}"
+
+
+def states(url):
+    found = [line for line in ask(f"{url}/metrics").splitlines() if line.startswith("kvbridge_bus_state")]
+    return " ".join(line.split('state="')[1].split('"')[0] for line in found if line.endswith(" 1"))
+
+
+def clocks_moved(world):
+    found = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+    if not found:
+        print("kills: clocks moved: skipped, there is no libfaketime")
+        return
+    for name in ("bridge", "index"):
+        # The wall clock alone: no system call moves the one that only goes on.
+        world.preloaded[name] = {
+            "LD_PRELOAD": found[0], "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_TIMESTAMP_FILE": f"{world.folder}/clock-{name}",
+        }
+        move(world, name, 0)
+        world.kill(name)
+    world.look("both with clocks that can be moved")
+    for name in ("bridge", "index"):
+        for days in (-1, 1, 0):
+            move(world, name, days)
+            if name == "bridge":
+                ask(f"{world.bridge}/v1/replicas/{KEY}/resync", {})
+                is_there = lambda: abs(since(world.bridge) - time.time() - days * DAY_S) < DAY_S / 2
+                until(f"the bridge's clock is {days:+} d", is_there)
+            world.look(f"clock of the {name} {days:+} d")
+            world.kill("engine")
+            world.look(f"clock of the {name} {days:+} d, engine killed")
+            world.kill(name)
+            world.look(f"clock of the {name} {days:+} d, {name} killed")
+    world.preloaded.clear()
+
+
+def move(world, name, days):
+    (world.folder / f"clock-{name}").write_text(f"{days:+}d\n")
+
+
+def since(url):
+    """When its replica's trust last changed, by its own clock."""
+    (found,) = json.loads(ask(f"{url}/v1/replicas"))["replicas"]
+    return found["since"] / 1e3
 
 
 def files_exhausted(world):
@@ -208,14 +309,32 @@ def files_exhausted(world):
     world.kill("bridge")
 
 
+def kills(world, dice, seconds):
+    count, took, ends = dict.fromkeys(world.commands, 0), [], time.monotonic() + seconds
+    while time.monotonic() < ends:
+        names = [dice.choice(list(world.commands)) for _ in range(KILLS_BETWEEN_LOOKS)]
+        for name in names:
+            time.sleep(dice.uniform(0.1, 3.0))
+            world.kill(name)
+            count[name] += 1
+        took.append(world.look(", ".join(names)))
+    counts = ", ".join(f"{name} {times}" for name, times in count.items())
+    print(f"kills: {counts}; {len(took)} comparisons, 0 ghosts, 0 missing")
+    print(f"kills: exact after median {statistics.median(took):.1f} s, most {max(took):.1f} s", flush=True)
+
+
 def main():
     default = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "kvbridge"
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", default=str(default))
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
+    parts = {
+        "kills": lambda world: kills(world, random.Random(args.seed), args.seconds),
+        "disk": disk_full, "server_disk": server_disk_full, "files": files_exhausted, "clock": clocks_moved,
+    }
+    parser.add_argument("--only", default=",".join(parts))
     args = parser.parse_args()
-    dice = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as folder:
         world = World(args.binary, folder)
         try:
@@ -223,19 +342,8 @@ def main():
                 world.start(name)
             threading.Thread(target=world.load, daemon=True).start()
             world.look("start")
-            kills, took, ends = dict.fromkeys(world.commands, 0), [], time.monotonic() + args.seconds
-            while time.monotonic() < ends:
-                names = [dice.choice(list(world.commands)) for _ in range(KILLS_BETWEEN_LOOKS)]
-                for name in names:
-                    time.sleep(dice.uniform(0.1, 3.0))
-                    world.kill(name)
-                    kills[name] += 1
-                took.append(world.look(", ".join(names)))
-            counts = ", ".join(f"{name} {count}" for name, count in kills.items())
-            print(f"kills: {counts}; {len(took)} comparisons, 0 ghosts, 0 missing")
-            print(f"kills: exact after median {statistics.median(took):.1f} s, most {max(took):.1f} s")
-            disk_full(world)
-            files_exhausted(world)
+            for part in args.only.split(","):
+                parts[part](world)
         finally:
             world.over.set()
             for process in world.running.values():
