@@ -31,6 +31,11 @@ const RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 /// says nothing of a refused connect, so every attempt would take the whole connect timeout.
 const NEVER: Duration = Duration::from_secs(3600);
 
+/// Between two looks at a socket that has nothing: from the first, doubled up to the other. Longer:
+/// events are older. Shorter: idle sources cost more.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(8);
+
 /// The library's limit is on the whole message: all frames and a slot for each. The largest frame
 /// has to pass with a topic, a seq and their slots beside it.
 const BESIDE_THE_PAYLOAD_BYTES: usize = 64 * 1024;
@@ -79,7 +84,7 @@ impl Watched {
     async fn recv(&mut self) -> Result<Vec<Bytes>, DetachReason> {
         if self.ended.is_none() {
             tokio::select! {
-                message = self.socket.recv() => {
+                message = received(&self.socket) => {
                     return message.map(frames).map_err(|_| DetachReason::ReceiveFailed);
                 }
                 reason = lost(&mut self.monitor) => self.ended = Some(reason),
@@ -130,7 +135,7 @@ impl LiveSocket for Live {
         tokio::select! {
             biased;
             reason = lost(&mut self.watched.monitor) => Err(reason),
-            message = self.watched.socket.recv() => {
+            message = received(&self.watched.socket) => {
                 message.map(frames).map_err(|_| DetachReason::ReceiveFailed)
             }
         }
@@ -166,6 +171,24 @@ fn options(limits: SocketLimits) -> Options {
         recv_hwm: READ_AHEAD_COUNT,
         recv_buffer_size: Some(RECEIVE_BUFFER_BYTES),
         ..Options::default()
+    }
+}
+
+/// The next message. Cancel-safe.
+///
+/// The library's own wait can go round within one poll and never come back: a signal that stays set
+/// while its queues are empty (0.33.0, `SpscAwareRecv::recv`) takes a thread with everything on it,
+/// and the runtime cannot even end. So it is asked, and left alone for a moment where it has nothing.
+async fn received(socket: &Socket) -> Result<Message, omq_tokio::Error> {
+    let mut pause = PAUSE_MIN;
+    loop {
+        match socket.try_recv() {
+            Err(omq_tokio::Error::WouldBlock) => {
+                tokio::time::sleep(pause).await;
+                pause = PAUSE_MAX.min(pause * 2);
+            }
+            ready => return ready,
+        }
     }
 }
 
