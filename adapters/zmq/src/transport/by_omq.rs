@@ -178,7 +178,8 @@ fn options(limits: SocketLimits) -> Options {
 ///
 /// The library's own wait can go round within one poll and never come back: a signal that stays set
 /// while its queues are empty (0.33.0, `SpscAwareRecv::recv`) takes a thread with everything on it,
-/// and the runtime cannot even end. So it is asked, and left alone for a moment where it has nothing.
+/// and the runtime cannot even end. So it is asked, and left alone for a moment where it has
+/// nothing.
 async fn received(socket: &Socket) -> Result<Message, omq_tokio::Error> {
     let mut pause = PAUSE_MIN;
     loop {
