@@ -141,8 +141,8 @@ impl Places {
         self.readers.iter().any(|reader| reader.lacks(line))
     }
 
-    /// Answers a request out of the lines of that port: of the one whose topic it names, else of
-    /// all, each under its own topic. The end marker comes also when there is none.
+    /// Answers a request out of the lines of that port: of those whose topics begin as it names, else
+    /// of all, each under its own topic. The end marker comes also when there is none.
     pub(super) fn answer<'a>(
         &mut self,
         port: u32,
@@ -165,7 +165,7 @@ impl Places {
             return count(|line| &line.metrics.refused);
         };
         let wanted = |line: &&&PublishedLine| {
-            topic.as_ref().is_none_or(|topic| line.spot.topic.as_bytes() == topic.as_ref())
+            topic.as_ref().is_none_or(|topic| line.spot.topic.as_bytes().starts_with(topic))
         };
         let mut parts = Vec::new();
         for line in lines.iter().filter(wanted) {

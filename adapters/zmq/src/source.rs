@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Capabilities, Counters, Delivery, RequestRefused, Source,
     SourceEvent, SourceRequest,
@@ -67,6 +68,9 @@ pub struct ZmqSource<D> {
     waiting: Vec<SourceEvent>,
     /// What topics begin with that are subscribed to; empty = all.
     topics: Vec<Vec<u8>>,
+    /// Answers hold other replicas too: ours is asked for by its topic from now on. Until such a
+    /// request fails: then somebody else listens there.
+    asks_by_topic: bool,
 }
 
 impl<D: Decode> ZmqSource<D> {
@@ -93,6 +97,7 @@ impl<D: Decode> ZmqSource<D> {
             plain,
             waiting: Vec::new(),
             topics,
+            asks_by_topic: false,
         }
     }
 
@@ -144,6 +149,7 @@ impl<D: Decode> ZmqSource<D> {
             }
             ReplayPart::End => AnswerPart::End,
             ReplayPart::Failed { reason } => {
+                self.asks_by_topic = false;
                 debug!(%attempt, %reason, "replay answer ended");
                 AnswerPart::Failed
             }
@@ -214,6 +220,7 @@ impl<D: Decode> Source for ZmqSource<D> {
                 }
                 (attempt, part) = next_part(&mut self.replay) => {
                     if self.is_foreign(&part) {
+                        self.asks_by_topic = true;
                         continue;
                     }
                     let event = self.answer(attempt, part);
@@ -236,7 +243,13 @@ impl<D: Decode> Source for ZmqSource<D> {
             SourceRequest::Replay { attempt, start_seq } => {
                 self.cancel();
                 let replay = self.replay.as_mut().ok_or(RequestRefused::Unsupported)?;
-                replay.start(attempt, start_seq.0);
+                match self.topics.as_slice() {
+                    [topic] if self.asks_by_topic => {
+                        let topic = Bytes::copy_from_slice(topic);
+                        replay.start_topic(attempt, start_seq.0, topic);
+                    }
+                    _ => replay.start(attempt, start_seq.0),
+                }
                 Ok(())
             }
             SourceRequest::Snapshot { attempt, object: None } => {
