@@ -22,8 +22,9 @@ pub(super) fn live(topic: &Bytes, batch: &Numbered) -> Multipart {
     vec![topic.clone(), seq(batch), payload(batch)]
 }
 
-/// Where a request begins, and of which topics if it says so (what they begin with); `None` = it is none. As engines read
-/// it: a number of any length. A topic behind it is our own: engines have one line at a socket.
+/// Where a request begins, and of which topics if it says so (what they begin with); `None` = it is
+/// none. As engines read it: a number of any length. A topic behind it is our own: engines have one
+/// line at a socket.
 pub(super) fn request_of(frames: &[Bytes]) -> Option<(u64, Option<Bytes>)> {
     let (start, topic) = match frames {
         [delimiter, start] if delimiter.is_empty() => (start, None),

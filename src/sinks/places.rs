@@ -141,8 +141,8 @@ impl Places {
         self.readers.iter().any(|reader| reader.lacks(line))
     }
 
-    /// Answers a request out of the lines of that port: of those whose topics begin as it names, else
-    /// of all, each under its own topic. The end marker comes also when there is none.
+    /// Answers a request out of the lines of that port: of those whose topics begin as it says,
+    /// else of all, each under its own topic. The end marker comes also when there is none.
     pub(super) fn answer<'a>(
         &mut self,
         port: u32,

@@ -96,8 +96,8 @@ struct Replay {
 impl Exchange for Replay {
     type Part = Replayed;
 
-    /// Exactly two frames, unless it is known that no engine is asked: with the identity the ROUTER adds that makes three, and an engine
-    /// ignores a request of any other count without a reply.
+    /// Exactly two frames, unless it is known that no engine is asked: with the identity the ROUTER
+    /// adds that makes three, and an engine ignores a request of any other count without a reply.
     fn ask(&mut self) -> Multipart {
         let start = Bytes::copy_from_slice(&self.start.to_be_bytes());
         [Bytes::new(), start].into_iter().chain(self.topic.take()).collect()
