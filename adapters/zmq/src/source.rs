@@ -68,9 +68,10 @@ pub struct ZmqSource<D> {
     waiting: Vec<SourceEvent>,
     /// What topics begin with that are subscribed to; empty = all.
     topics: Vec<Vec<u8>>,
-    /// Answers hold other replicas too: ours is asked for by its topic from now on. Until such a
-    /// request fails: then somebody else listens there.
+    /// The last answer held other replicas, or was one to a request by topic: ours is asked for by
+    /// its topic next. Not after such a request to which nothing came: somebody else listens there.
     asks_by_topic: bool,
+    asked_by_topic: bool,
 }
 
 impl<D: Decode> ZmqSource<D> {
@@ -98,6 +99,7 @@ impl<D: Decode> ZmqSource<D> {
             waiting: Vec::new(),
             topics,
             asks_by_topic: false,
+            asked_by_topic: false,
         }
     }
 
@@ -149,7 +151,6 @@ impl<D: Decode> ZmqSource<D> {
             }
             ReplayPart::End => AnswerPart::End,
             ReplayPart::Failed { reason } => {
-                self.asks_by_topic = false;
                 debug!(%attempt, %reason, "replay answer ended");
                 AnswerPart::Failed
             }
@@ -219,6 +220,8 @@ impl<D: Decode> Source for ZmqSource<D> {
                     }
                 }
                 (attempt, part) = next_part(&mut self.replay) => {
+                    let is_answered = !matches!(part, ReplayPart::Failed { .. });
+                    self.asks_by_topic |= self.asked_by_topic && is_answered;
                     if self.is_foreign(&part) {
                         self.asks_by_topic = true;
                         continue;
@@ -243,8 +246,10 @@ impl<D: Decode> Source for ZmqSource<D> {
             SourceRequest::Replay { attempt, start_seq } => {
                 self.cancel();
                 let replay = self.replay.as_mut().ok_or(RequestRefused::Unsupported)?;
+                let by_topic = std::mem::take(&mut self.asks_by_topic);
+                self.asked_by_topic = by_topic;
                 match self.topics.as_slice() {
-                    [topic] if self.asks_by_topic => {
+                    [topic] if by_topic => {
                         let topic = Bytes::copy_from_slice(topic);
                         replay.start_topic(attempt, start_seq.0, topic);
                     }
