@@ -15,6 +15,8 @@ use super::sink::SinkError;
 pub(super) struct Address {
     pub(super) link: Link,
     pub(super) replay: Option<String>,
+    /// The topic of the replica that is wanted, if one is.
+    pub(super) topic: Option<String>,
 }
 
 impl Address {

@@ -13,6 +13,9 @@ use crate::{
 /// Hashes of one event that a person is shown.
 const HASHES_SHOWN: usize = 4;
 
+/// Characters of a text that are shown.
+const TEXT_SHOWN: usize = 256;
+
 /// One frame and what the reader makes of it.
 #[derive(Clone, Copy)]
 pub(super) struct Frame<'a> {
@@ -85,7 +88,7 @@ impl Shown {
             None => format!("{kind:<7} ?"),
         };
         if !topic.is_empty() {
-            line.push_str(&format!("  {topic}"));
+            line.push_str(&format!("  {}", shown(&topic)));
         }
         if !is_end {
             line.push_str(&format!("  {bytes} bytes: {}", text_of(verdict.batch.as_ref())));
@@ -150,13 +153,17 @@ fn text_of(batch: Option<&Batch>) -> String {
 fn said(said: &Said) -> String {
     match said {
         Said::Cleared => "everything is gone".to_owned(),
-        Said::Other(tag) => format!("{tag:?}"),
+        Said::Other(tag) => shown(tag),
         Said::Removed { hashes: all, medium } => {
             format!("removed {} from {}: {}", all.len(), medium_of(medium), hashes(all))
         }
         Said::Stored(stored) => {
             let parent = stored.parent.as_ref().map_or_else(|| "nothing".to_owned(), hash);
-            let lora = stored.lora.as_ref().map(|name| format!(" for {name}")).unwrap_or_default();
+            let lora = stored
+                .lora
+                .as_ref()
+                .map(|name| format!(" for {}", shown(name)))
+                .unwrap_or_default();
             let Stored { hashes: all, block_size, token_count, medium, .. } = stored;
             format!(
                 "stored {} of {block_size} on {}{lora} behind {parent}: {} ({token_count} tokens)",
@@ -168,8 +175,17 @@ fn said(said: &Said) -> String {
     }
 }
 
-fn medium_of(medium: &Option<String>) -> &str {
-    medium.as_deref().unwrap_or("no medium")
+fn medium_of(medium: &Option<String>) -> String {
+    medium.as_deref().map_or_else(|| "no medium".to_owned(), shown)
+}
+
+/// What a peer wrote, for a terminal: nothing in it is obeyed, and not too much of it is there.
+fn shown(text: &str) -> String {
+    let mut shown = text.chars().take(TEXT_SHOWN).flat_map(char::escape_debug).collect::<String>();
+    if text.chars().nth(TEXT_SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 fn json_of(kind: &str, topic: &str, bytes: usize, verdict: &Verdict, is_end: bool) -> Value {
@@ -213,5 +229,16 @@ fn event_json(said: &Said) -> Value {
             "lora": stored.lora,
             "keyed_blocks": stored.keyed_count,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_peer_wrote_says_nothing_to_a_terminal() {
+        assert_eq!(shown("a\u{1b}[2J\n"), "a\\u{1b}[2J\\n");
+        assert_eq!(shown(&"x".repeat(300)).chars().count(), TEXT_SHOWN + 1);
     }
 }

@@ -352,8 +352,9 @@ pub const SINK_JOURNAL_BYTES: usize = 32 * 1024 * 1024;
 /// bytes each.
 pub const SINK_RENUMBER_AFTER: u64 = 500_000;
 
-/// Answers of one replica's line under way at a time. Too small: readers that come together wait
-/// for their own retries. Too large: each may hold a whole view in bytes.
+/// Answers of one answering socket under way at a time. Too small: readers that come together wait
+/// for their own retries. Too large: each may hold the whole view, in bytes, of every replica that
+/// is published there.
 pub const SINK_ANSWERS_MAX: usize = 4;
 
 /// Time between two tries to bind a port that is taken. Too small: a line in the log each time. Too
@@ -361,9 +362,18 @@ pub const SINK_ANSWERS_MAX: usize = 4;
 pub const SINK_BIND_RETRY: Duration = Duration::from_secs(1);
 
 /// Readers that a sink connects to. Too small: not all replicas of a router are fed. Too large:
-/// each costs a task, and a whole view in bytes while it is told one.
+/// each costs a task, and up to 32 MiB and a whole view in bytes while it is behind.
 pub const SINK_CONNECT_MAX: usize = 16;
 
-/// Topic prefixes that such a reader may listen to; beyond them it is not told of the others. One
-/// is usual. Too large: a peer decides about our memory.
+/// Refused replicas of a sink that the log names, each once. Too small: some are only counted. Too
+/// large: a log that grows with names that come and go.
+pub const SINK_REFUSED_NAMED: usize = 256;
+
+/// Topics of lines that are over, of which a reader that comes back may still hold something. Too
+/// small: it keeps what nobody will take from it. Too large: memory for replicas that are gone.
+/// Full: one that it was told of goes first.
+pub const SINK_GONE_MAX: usize = 4096;
+
+/// Topic prefixes that such a reader may listen to; beyond them its connection is ended. One is
+/// usual. Too large: a peer decides about our memory.
 pub const SINK_PREFIXES_MAX: usize = 64;

@@ -56,7 +56,8 @@ impl SinkConfig {
 }
 
 impl Check<'_> {
-    pub(super) fn sinks(&mut self, files: &[SinkFile]) -> Vec<SinkConfig> {
+    /// Of sources with so many ranks at most.
+    pub(super) fn sinks(&mut self, files: &[SinkFile], rank_count: u32) -> Vec<SinkConfig> {
         if files.len() > limits::SINK_COUNT_MAX {
             let max = limits::SINK_COUNT_MAX;
             self.note("sinks", format!("expected up to {max}, got {}", files.len()));
@@ -72,6 +73,11 @@ impl Check<'_> {
             if !names.insert(&sink.name) {
                 let message = format!("{:?} is there twice", sink.name);
                 self.note(&format!("sinks[{at}].name"), message);
+            }
+            if sink.shares_sockets() && rank_count > 1 && !sink.topic.contains("{rank}") {
+                let message = "must have {rank} where sockets are shared and a source has dp > 1: \
+                               all ranks but one would be refused";
+                self.note(&format!("sinks[{at}].topic"), message);
             }
             let listens = sink.connect.is_empty();
             let addresses_of = [("listen", sink.listen), ("replay", sink.replay)];
@@ -170,6 +176,13 @@ impl Check<'_> {
         if shares && !topic.contains("{instance}") {
             self.note(&format!("{path}.topic"), "must have {instance} where sockets are shared");
         }
+        if preset.needs().topics == Topics::Named && !has_three_parts(&topic) {
+            let name = preset.as_str();
+            let message = format!(
+                "a reader of preset {name} wants three parts, kv@…@…, the second {{instance}}, got {topic:?}"
+            );
+            self.note(&format!("{path}.topic"), message);
+        }
         topic
     }
 
@@ -233,6 +246,13 @@ impl Check<'_> {
     }
 }
 
+/// Whether a reader that wants `kv@<instance>@<model>` can read it.
+fn has_three_parts(topic: &str) -> bool {
+    let parts: Vec<&str> = topic.split('@').collect();
+    matches!(parts.as_slice(), ["kv", instance, model]
+        if instance.contains("{instance}") && !model.is_empty())
+}
+
 /// Where a rank is published, of the address of rank 0. Port 0 stays 0: each takes a free one. A
 /// port past the last one cannot be bound, and is said so.
 pub fn for_rank(address: SocketAddr, rank: u32) -> String {
@@ -243,5 +263,23 @@ pub fn for_rank(address: SocketAddr, rank: u32) -> String {
     match address {
         SocketAddr::V4(address) => format!("tcp://{}:{port}", address.ip()),
         SocketAddr::V6(address) => format!("tcp://[{}]:{port}", address.ip()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::tests::{loaded, problems};
+
+    #[test]
+    fn ranks_that_share_sockets_are_told_apart() {
+        let of = |topic: &str| {
+            format!(
+                "[[sources]]\nengine = \"vllm\"\nendpoint = \"tcp://h:5557\"\ndp = 2\n\
+                 [[sinks]]\npreset = \"llm-d\"\none_socket = true\n{topic}"
+            )
+        };
+        assert!(problems(&of(""), &[]).starts_with("sinks[0].topic: must have {rank}"));
+        let topic = "topic = \"kv@{instance}/{rank}@{model}\"";
+        assert_eq!(loaded(&of(topic), &[]).sinks.len(), 1);
     }
 }

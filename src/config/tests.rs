@@ -69,6 +69,7 @@ fn every_problem_is_reported_at_once() {
         name = "far"
         preset = "llm-d"
         engine_block_size = 16
+        topic = "kv/{instance}"
         listen = "127.0.0.1:1"
         connect = ["epp:5557", "tcp://*:1", "tcp://a:1", "tcp://a:1"]
     "#;
@@ -97,7 +98,8 @@ fn every_problem_is_reported_at_once() {
         sinks[2].connect: does not go with listen, replay or one_socket (kvbridge.toml)
         sinks[2].connect: expected tcp://host:port, got "epp:5557" (kvbridge.toml)
         sinks[2].connect: expected a host to connect to, got "tcp://*:1" (kvbridge.toml)
-        sinks[2].connect: tcp://a:1 is there twice (kvbridge.toml)"#]]
+        sinks[2].connect: tcp://a:1 is there twice (kvbridge.toml)
+        sinks[2].topic: a reader of preset llm-d wants three parts, kv@…@…, the second {instance}, got "kv/{instance}" (kvbridge.toml)"#]]
     .assert_eq(&problems(text, &[]));
 }
 

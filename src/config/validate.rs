@@ -37,6 +37,7 @@ pub(super) fn validate(
 ) -> Result<Config, Problems> {
     let mut check = Check { origin, problems, adapters: &adapters };
     let listen = check.listen(file.http.listen.as_deref());
+    let most_ranks = file.sources.iter().filter_map(|source| source.dp).max().unwrap_or(1);
     let mut named = Named::default();
     check.sources(&mut named, &file.sources, false);
     let mut config = Config {
@@ -56,7 +57,7 @@ pub(super) fn validate(
         ready: check.ready(&file.ready),
         backfill: check.backfill(&file.backfill),
         shutdown: check.shutdown(&file.shutdown),
-        sinks: check.sinks(&file.sinks),
+        sinks: check.sinks(&file.sinks, most_ranks),
         compat: CompatConfig::default(),
     };
     config.compat = check.compat(file.compat, config.http.asks());

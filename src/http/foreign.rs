@@ -64,7 +64,7 @@ impl Names {
     pub fn of(config: &HttpConfig, listen: SocketAddr) -> Names {
         let guarded = config.tokens_file.is_some() || config.tls.is_some();
         let known = listen.ip().is_loopback() || !config.names.is_empty();
-        let own = config.names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let own = config.names.iter().map(|name| bare(name)).collect();
         Names { own, only: known && !guarded }
     }
 
@@ -86,7 +86,7 @@ impl Names {
     }
 
     fn is_ours(&self, host: &str) -> bool {
-        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        let host = bare(host);
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         bare.parse::<IpAddr>().is_ok()
             || host == "localhost"
@@ -105,9 +105,14 @@ impl Names {
         let port_left_out = if scheme == "https" { 443 } else { 80 };
         let port = |of: &Authority| of.port_u16().unwrap_or(port_left_out);
         let mut asked = asked.filter(|asked| port(asked) == port(origin));
-        self.own.contains(&origin.host().to_ascii_lowercase())
-            || asked.any(|asked| asked.host().eq_ignore_ascii_case(origin.host()))
+        self.own.contains(&bare(origin.host()))
+            || asked.any(|asked| bare(asked.host()) == bare(origin.host()))
     }
+}
+
+/// A name as it is compared: a dot at the end says that it is whole, and case nothing.
+fn bare(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
 }
 
 fn authority(value: &HeaderValue) -> Option<Authority> {
@@ -219,7 +224,7 @@ mod tests {
     #[test]
     fn names_are_looked_at_where_they_guard_something() {
         let foreign = [("host", "elsewhere.example")];
-        let own = HttpConfig { names: vec!["Bridge.example".to_owned()], ..HttpConfig::default() };
+        let own = HttpConfig { names: vec!["Bridge.example.".to_owned()], ..HttpConfig::default() };
         let tokens = HttpConfig { tokens_file: Some("t".into()), ..HttpConfig::default() };
         let (loopback, everywhere) = ("[::1]:1", "0.0.0.0:1");
         assert_eq!(sign(&names(everywhere, HttpConfig::default()), "GET", &foreign), None);
@@ -231,6 +236,8 @@ mod tests {
             // A proxy that asks by address, and the page that it shows.
             let behind = [("host", "10.0.0.7:8090"), ("origin", "https://bridge.example")];
             assert_eq!(sign(&names, "POST", &behind), None);
+            let whole = [("host", "bridge.example.:8090"), ("origin", "https://bridge.example.")];
+            assert_eq!(sign(&names, "POST", &whole), None);
         }
     }
 }

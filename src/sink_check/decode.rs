@@ -7,8 +7,8 @@ use kvbridge_schemas::msgpack::{Cursor, Int, Kind, Unreadable};
 
 use crate::sink_line::Form;
 
-/// Longest name of a medium, an adapter or a tag, and longest key of an event.
-const TEXT_BYTES_MAX: usize = 256;
+/// A text may be as long as its batch, which is bounded where it is read. What is shown is not.
+const TEXT_BYTES_MAX: usize = usize::MAX;
 
 /// How a hash was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

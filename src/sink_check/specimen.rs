@@ -166,7 +166,7 @@ impl World {
     }
 
     fn ask(&mut self, start: u64) {
-        let (_, batches) = self.line.replay(self.at, start);
+        let batches: Vec<Numbered> = self.line.replay(self.at, start).1.collect();
         self.frames += batches.len() + 1;
         self.said.push(Happening::Asks(start));
         self.said.extend(batches.into_iter().map(Happening::Replayed));

@@ -4,10 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Numbered, Payload};
-
-/// Topics of lines that are over, of which a reader that comes back may still hold something. Too
-/// small: it keeps what nobody will take from it. Too large: memory for replicas that are gone.
-const GONE_MAX: usize = 4096;
+use crate::config::limits::SINK_GONE_MAX;
 
 /// One reader.
 #[derive(Debug, Default)]
@@ -70,9 +67,9 @@ impl Hearer {
         !self.prefixes.is_empty()
     }
 
-    /// How many prefixes it listens to.
-    pub fn prefix_count(&self) -> usize {
-        self.prefixes.len()
+    /// Whether it listens to that topic.
+    pub fn hears(&self, topic: &str) -> bool {
+        hears(&self.prefixes, topic)
     }
 
     /// Whether it listens to that topic and has not what is shown there.
@@ -104,12 +101,10 @@ impl Hearer {
         payloads.into_iter().map(numbered).collect()
     }
 
-    /// What was offered could not be sent. Its numbers are free again: the reader saw none of them.
-    pub fn missed(&mut self, topic: &str, batches: &[Numbered]) {
-        let Some(heard) = self.lines.get_mut(topic) else { return };
-        heard.is_told = false;
-        if let Some(first) = batches.first() {
-            heard.next_seq = first.seq;
+    /// News had no room, and was not offered.
+    pub fn missed(&mut self, topic: &str) {
+        if let Some(heard) = self.lines.get_mut(topic) {
+            heard.is_told = false;
         }
     }
 
@@ -117,8 +112,13 @@ impl Hearer {
     pub fn ends(&mut self, topic: &str, last_word: Payload) {
         let is_told = self.lines.remove(topic).is_some_and(|line| line.is_told);
         self.gone.insert(topic.to_owned(), Gone { last_word, is_told });
-        if self.gone.len() > GONE_MAX {
-            self.gone.pop_first();
+        if self.gone.len() > SINK_GONE_MAX {
+            // What is still owed is kept longest.
+            let told = self.gone.iter().find(|(_, gone)| gone.is_told);
+            let out = told.or_else(|| self.gone.first_key_value());
+            if let Some(topic) = out.map(|(topic, _)| topic.clone()) {
+                self.gone.remove(&topic);
+            }
         }
     }
 
@@ -127,6 +127,14 @@ impl Hearer {
         let owed = |(topic, gone): &(&String, &Gone)| !gone.is_told && hears(&self.prefixes, topic);
         let (topic, gone) = self.gone.iter().find(owed)?;
         Some((topic.clone(), Numbered { seq: 0, payload: Arc::clone(&gone.last_word) }))
+    }
+
+    /// The last words of all lines that are over and that it listens to, told or not.
+    pub fn last_words(&self) -> impl Iterator<Item = (&str, Numbered)> {
+        let heard = self.gone.iter().filter(|(topic, _)| hears(&self.prefixes, topic));
+        heard.map(|(topic, gone)| {
+            (topic.as_str(), Numbered { seq: 0, payload: Arc::clone(&gone.last_word) })
+        })
     }
 
     /// It was told that.
@@ -139,4 +147,25 @@ impl Hearer {
 
 fn hears(prefixes: &[Vec<u8>], topic: &str) -> bool {
     prefixes.iter().any(|prefix| topic.as_bytes().starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_owed_is_forgotten_last() {
+        let mut hearer = Hearer::default();
+        hearer.listens(b"");
+        let word = || Payload::from(*b"gone");
+        hearer.ends("a", word());
+        for at in 0..SINK_GONE_MAX {
+            let topic = format!("b{at}");
+            hearer.ends(&topic, word());
+            hearer.paid(&topic);
+        }
+        assert_eq!(hearer.gone.len(), SINK_GONE_MAX);
+        assert_eq!(hearer.owed().map(|(topic, _)| topic).as_deref(), Some("a"));
+        assert_eq!(hearer.last_words().count(), SINK_GONE_MAX);
+    }
 }

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use kvbridge_schemas::{Tier, TierTrust, Trust};
 
 use crate::recovery::Tick;
-pub use answer::Origin;
+pub use answer::{Origin, Past};
 use batch::Facts;
 use blocks::Blocks;
 pub use blocks::Sizes;

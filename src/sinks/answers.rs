@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     config::limits::SINK_ANSWERS_MAX,
-    sink_line::{Numbered, ReplayForm},
+    sink_line::{Numbered, Past, ReplayForm},
 };
 
 /// The number of an end marker.
@@ -22,8 +22,9 @@ pub(super) fn live(topic: &Bytes, batch: &Numbered) -> Multipart {
     vec![topic.clone(), seq(batch), payload(batch)]
 }
 
-/// Where a request begins, and of which topic if it says so; `None` = it is none. As engines read
-/// it: a number of any length. A topic behind it is our own: engines have one line at a socket.
+/// Where a request begins, and of which topics if it says so (what they begin with); `None` = it is
+/// none. As engines read it: a number of any length. A topic behind it is our own: engines have one
+/// line at a socket.
 pub(super) fn request_of(frames: &[Bytes]) -> Option<(u64, Option<Bytes>)> {
     let (start, topic) = match frames {
         [delimiter, start] if delimiter.is_empty() => (start, None),
@@ -37,7 +38,7 @@ pub(super) fn request_of(frames: &[Bytes]) -> Option<(u64, Option<Bytes>)> {
 /// What is answered of one line.
 pub(super) struct Part {
     pub(super) topic: Bytes,
-    pub(super) batches: Vec<Numbered>,
+    pub(super) batches: Past,
 }
 
 fn reply(form: ReplayForm, topic: &Bytes, seq: Bytes, payload: Bytes) -> Multipart {
@@ -83,9 +84,9 @@ impl Answer {
         form: ReplayForm,
         to: mpsc::Sender<Addressed>,
     ) {
-        for Part { topic, batches } in &parts {
+        for Part { topic, batches } in parts {
             for batch in batches {
-                let frames = reply(form, topic, seq(batch), payload(batch));
+                let frames = reply(form, &topic, seq(&batch), payload(&batch));
                 // Closed = the socket is gone, and the peer with it.
                 if to.send(Addressed { peer: self.peer.clone(), frames }).await.is_err() {
                     return;
@@ -123,6 +124,7 @@ mod tests {
             let (to, mut sent) = mpsc::channel(8);
             let batches = vec![Numbered { seq: 7, payload: Arc::from(*b"x") }];
             let answer = Answering::default().begin(&Bytes::from_static(b"peer")).unwrap();
+            let batches = Box::new(batches.into_iter());
             let part = Part { topic: Bytes::from_static(b"t"), batches };
             answer.send(vec![part], form, to).await;
             assert_eq!(frames(sent.recv().await.unwrap()), wanted);

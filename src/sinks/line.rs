@@ -17,13 +17,32 @@ pub(super) struct PublishedLine {
     pub(super) metrics: SinkLineMetrics,
     /// What it knows may be old: only a whole view counts.
     pub(super) wants_whole: bool,
+    pub(super) spot: Spot,
+}
+
+/// Where a line is published.
+pub(super) struct Spot {
     pub(super) topic: String,
     /// Which of the sink's ports; 0 where there is one for all, or none.
     pub(super) port: u32,
 }
 
+impl Spot {
+    pub(super) fn of(config: &SinkConfig, replica: &Replica) -> Spot {
+        Spot {
+            topic: topic_of(&config.topic, replica),
+            port: if config.shares_sockets() { 0 } else { replica.rank },
+        }
+    }
+}
+
 impl PublishedLine {
-    pub(super) fn new(config: &SinkConfig, replica: &Replica, at: Moment) -> PublishedLine {
+    pub(super) fn new(
+        config: &SinkConfig,
+        replica: &Replica,
+        spot: Spot,
+        at: Moment,
+    ) -> PublishedLine {
         let profile = config.preset.profile();
         let settings = LineSettings {
             profile,
@@ -46,13 +65,12 @@ impl PublishedLine {
             line: Line::new(settings, first_seq, at.now),
             metrics: SinkLineMetrics::register(&config.name, &key),
             wants_whole: true,
-            topic: topic_of(&config.topic, replica),
-            port: if config.shares_sockets() { 0 } else { replica.rank },
+            spot,
             key,
         }
     }
 
     pub(super) fn topic_frame(&self) -> Bytes {
-        Bytes::copy_from_slice(self.topic.as_bytes())
+        Bytes::copy_from_slice(self.spot.topic.as_bytes())
     }
 }

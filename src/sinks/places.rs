@@ -53,10 +53,10 @@ impl Places {
             return;
         }
         let address = OutletAddress {
-            live: for_rank(config.listen, line.port),
-            requests: for_rank(config.replay, line.port),
+            live: for_rank(config.listen, line.spot.port),
+            requests: for_rank(config.replay, line.spot.port),
         };
-        let port = self.ports.entry(line.port);
+        let port = self.ports.entry(line.spot.port);
         port.or_insert_with(|| Port::new(&config.name, address, now)).due(now).await;
     }
 
@@ -110,7 +110,7 @@ impl Places {
                 reader.publish(line, &news, at);
             }
         }
-        if let Some(port) = self.ports.get_mut(&line.port) {
+        if let Some(port) = self.ports.get_mut(&line.spot.port) {
             let topic = line.topic_frame();
             for batch in &batches {
                 port.publish(live(&topic, batch)).await;
@@ -141,8 +141,8 @@ impl Places {
         self.readers.iter().any(|reader| reader.lacks(line))
     }
 
-    /// Answers a request out of the lines of that port: of the one whose topic it names, else of
-    /// all, each under its own topic. The end marker comes also when there is none.
+    /// Answers a request out of the lines of that port: of those whose topics begin as it says,
+    /// else of all, each under its own topic. The end marker comes also when there is none.
     pub(super) fn answer<'a>(
         &mut self,
         port: u32,
@@ -150,7 +150,7 @@ impl Places {
         lines: impl Iterator<Item = &'a PublishedLine>,
         at: Moment,
     ) {
-        let lines: Vec<&PublishedLine> = lines.filter(|line| line.port == port).collect();
+        let lines: Vec<&PublishedLine> = lines.filter(|line| line.spot.port == port).collect();
         let Some(sockets) = self.ports.get_mut(&port) else { return };
         // Of which line a request is that is none, nobody can say: it counts for the first.
         let count = |of: fn(&PublishedLine) -> &Counter| {
@@ -165,7 +165,7 @@ impl Places {
             return count(|line| &line.metrics.refused);
         };
         let wanted = |line: &&&PublishedLine| {
-            topic.as_ref().is_none_or(|topic| line.topic.as_bytes() == topic.as_ref())
+            topic.as_ref().is_none_or(|topic| line.spot.topic.as_bytes().starts_with(topic))
         };
         let mut parts = Vec::new();
         for line in lines.iter().filter(wanted) {
@@ -177,12 +177,12 @@ impl Places {
     }
 
     pub(super) fn standing(&self, line: &PublishedLine) -> LineStanding {
-        let address = self.ports.get(&line.port).and_then(Port::bound);
+        let address = self.ports.get(&line.spot.port).and_then(Port::bound);
         LineStanding {
             preset: self.preset,
             live: address.map(|address| address.live.clone()),
             replay: address.map(|address| address.requests.clone()),
-            topic: line.topic.clone(),
+            topic: line.spot.topic.clone(),
             next_seq: line.line.next_seq(),
             is_shown: line.line.is_shown(),
             shown_count: line.line.shown_count(),
@@ -193,8 +193,8 @@ impl Places {
 
     /// A line is over, and its last word was published: the port that was its own is free again.
     pub(super) async fn close(&mut self, line: &PublishedLine, last_word: &Payload, shares: bool) {
-        self.readers.iter_mut().for_each(|reader| reader.ends(&line.topic, last_word));
-        if !shares && let Some(port) = self.ports.remove(&line.port) {
+        self.readers.iter_mut().for_each(|reader| reader.ends(&line.spot.topic, last_word));
+        if !shares && let Some(port) = self.ports.remove(&line.spot.port) {
             port.end().await;
         }
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use kvbridge_adapters_zmq::{Dial, DialEvent, Multipart, Parcel};
-use tracing::{info, warn};
+use kvbridge_adapters_zmq::{Dial, DialEvent, Multipart};
+use tracing::info;
 
 use super::{answers::live, board::ReaderStanding, line::PublishedLine};
 use crate::{
@@ -22,6 +22,9 @@ pub(super) struct Reader {
     dial: Dial,
     connection: u64,
     hearer: Hearer,
+    /// It had no room: what it lacks is told when it has read all that waits, so that a whole view
+    /// is not made for each place that becomes free.
+    is_behind: bool,
     metrics: SinkReaderMetrics,
     told_whole_count: u64,
 }
@@ -30,9 +33,10 @@ impl Reader {
     pub(super) fn new(sink: &str, endpoint: &Endpoint) -> Reader {
         let text = endpoint.to_string();
         Reader {
-            dial: Dial::spawn(endpoint.authority()),
+            dial: Dial::spawn(endpoint.authority(), limits::SINK_PREFIXES_MAX),
             connection: 0,
             hearer: Hearer::default(),
+            is_behind: false,
             metrics: SinkReaderMetrics::register(sink, &text),
             told_whole_count: 0,
             endpoint: text,
@@ -54,12 +58,8 @@ impl Reader {
                 if connection != self.connection {
                     self.hearer.lost();
                     self.connection = connection;
+                    info!(reader = %self.endpoint, "a reader listens, it is told everything");
                 }
-                if self.hearer.prefix_count() >= limits::SINK_PREFIXES_MAX {
-                    warn!(reader = %self.endpoint, "a reader listens to too many topics");
-                    return;
-                }
-                info!(reader = %self.endpoint, "a reader listens, it is told everything");
                 self.hearer.listens(&prefix);
             }
             DialEvent::Leaves { prefix } => self.hearer.leaves(&prefix),
@@ -71,11 +71,9 @@ impl Reader {
     /// Tells it that lines are over of which it may hold something. Whether it had room.
     pub(super) fn pay(&mut self) -> bool {
         while let Some((topic, last)) = self.hearer.owed() {
+            let Some(place) = self.dial.place() else { return false };
             let messages = vec![live(&Bytes::from(topic.clone()), &last)];
-            let parcel = Parcel { connection: self.connection, messages };
-            if self.dial.parcels.try_send(parcel).is_err() {
-                return false;
-            }
+            place.fill(self.connection, messages);
             self.hearer.paid(&topic);
         }
         true
@@ -83,7 +81,7 @@ impl Reader {
 
     /// Whether something could not be sent to it.
     pub(super) fn lacks(&self, line: &PublishedLine) -> bool {
-        self.hearer.lacks(&line.topic)
+        self.hearer.lacks(&line.spot.topic)
     }
 
     /// Tells it all that a line shows, if it has not that.
@@ -95,19 +93,32 @@ impl Reader {
 
     /// Tells it what a line says, or everything, if it has not what came before.
     pub(super) fn publish(&mut self, line: &PublishedLine, news: &[Payload], at: Moment) {
-        let whole = self.hearer.lacks(&line.topic);
-        let batches = self.hearer.offered(&line.topic, news, || line.line.whole_batches(at));
+        if !self.hearer.hears(&line.spot.topic) {
+            return;
+        }
+        let whole = self.hearer.lacks(&line.spot.topic);
+        self.is_behind &= !self.dial.is_idle();
+        if whole && self.is_behind {
+            return;
+        }
+        // Before anything is made: a whole view is much work.
+        let Some(place) = self.dial.place() else {
+            self.is_behind = true;
+            if !whole {
+                // What it has is taken as nothing.
+                self.hearer.missed(&line.spot.topic);
+                self.metrics.missed.increment(1);
+            }
+            return;
+        };
+        let batches = self.hearer.offered(&line.spot.topic, news, || line.line.whole_batches(at));
         if batches.is_empty() {
             return;
         }
         let topic = line.topic_frame();
         let messages: Vec<Multipart> = batches.iter().map(|batch| live(&topic, batch)).collect();
-        let parcel = Parcel { connection: self.connection, messages };
-        if self.dial.parcels.try_send(parcel).is_err() {
-            // It reads slowly: what it has is taken as nothing, and told when there is room.
-            self.hearer.missed(&line.topic, &batches);
-            self.metrics.missed.increment(1);
-        } else if whole {
+        place.fill(self.connection, messages);
+        if whole {
             self.told_whole_count += 1;
             self.metrics.whole.increment(1);
         }
@@ -126,8 +137,14 @@ impl Reader {
         }
     }
 
-    /// Says what is left and hangs up.
+    /// Says that all is gone and hangs up.
     pub(super) async fn end(self) {
-        self.dial.finish().await;
+        let last: Vec<Multipart> = if self.dial.is_idle() {
+            Vec::new()
+        } else {
+            let words = self.hearer.last_words();
+            words.map(|(topic, last)| live(&Bytes::from(topic.to_owned()), &last)).collect()
+        };
+        self.dial.finish(self.connection, last).await;
     }
 }

@@ -1,6 +1,9 @@
 //! The task of one sink.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kvbridge_schemas::{Replica, ReplicaKey, TierTrust};
 use tokio_util::sync::CancellationToken;
@@ -8,12 +11,12 @@ use tracing::{info, warn};
 
 use super::{
     SinkBoard,
-    line::PublishedLine,
+    line::{PublishedLine, Spot},
     places::{Heard, Places},
 };
 use crate::{
     clock::Clock,
-    config::SinkConfig,
+    config::{SinkConfig, limits},
     pipeline::{Command, Fed, Feed, Fleet},
     recovery::Tick,
     sink_line::{Moment, Numbered, Told},
@@ -36,10 +39,12 @@ pub(super) struct SinkTask {
     places: Places,
     /// Whose replicas are told, where ports are the ranks'.
     instance: Option<String>,
-    refused: Option<ReplicaKey>,
+    /// Those that the log has named, as long as they are there.
+    refused: BTreeSet<ReplicaKey>,
     ask_at: Option<Tick>,
     /// A reader lacks something, and has no room for it yet.
     catch_up_at: Option<Tick>,
+    readers_changed: bool,
 }
 
 enum Happened {
@@ -67,9 +72,10 @@ impl SinkTask {
             clock,
             board,
             lines: BTreeMap::new(),
-            refused: None,
+            refused: BTreeSet::new(),
             ask_at: None,
             catch_up_at: None,
+            readers_changed: false,
         }
     }
 
@@ -79,8 +85,8 @@ impl SinkTask {
             let others = [self.ask_at, self.catch_up_at, self.places.next_deadline()];
             let deadline = lines.chain(others.into_iter().flatten()).min();
             let (clock, places) = (self.clock, &mut self.places);
+            // Not biased: sockets that say much, or a driver that does, must not starve the others.
             let happened = tokio::select! {
-                biased;
                 () = stop.cancelled() => Happened::Stopped,
                 heard = places.next() => Happened::Heard(heard),
                 fed = self.feed.next() => Happened::Fed(fed),
@@ -94,8 +100,10 @@ impl SinkTask {
                 }
                 Happened::Heard(Heard::Reader(reader, event)) => {
                     self.places.take(reader, event);
-                    self.catch_up(at);
-                    self.show_all();
+                    // Not at once: a reader that comes and goes would have everything made anew for
+                    // each word.
+                    self.readers_changed = true;
+                    self.catch_up_at.get_or_insert(at.now.plus(ASK_EVERY_MS));
                 }
                 Happened::Fed(Some(fed)) => self.take(fed).await,
                 Happened::Due => self.due(at).await,
@@ -150,19 +158,21 @@ impl SinkTask {
         if !self.config.takes(replica) {
             return false;
         }
-        let line = PublishedLine::new(&self.config, replica, at);
+        // A refused replica comes with every step: nothing is made for it.
+        let spot = Spot::of(&self.config, replica);
         let taken = if self.config.shares_sockets() {
             // A reader could not tell two replicas of one topic apart.
-            self.lines.values().any(|other| other.topic == line.topic)
+            self.lines.values().any(|other| other.spot.topic == spot.topic)
         } else {
             let instance = self.instance.get_or_insert_with(|| replica.instance.clone());
-            let port_taken = self.lines.values().any(|other| other.port == line.port);
+            let port_taken = self.lines.values().any(|other| other.spot.port == spot.port);
             *instance != replica.instance || port_taken
         };
         if taken {
-            self.refuse(&line.key);
+            self.refuse(&replica.key());
             return false;
         }
+        let line = PublishedLine::new(&self.config, replica, spot, at);
         self.places.open(&self.config, &line, at.now).await;
         self.lines.insert(line.key.clone(), line);
         true
@@ -171,14 +181,13 @@ impl SinkTask {
     /// A second replica for the same port or topic.
     fn refuse(&mut self, key: &ReplicaKey) {
         self.metrics.refused.increment(1);
-        if self.refused.as_ref() != Some(key) {
+        if self.refused.len() < limits::SINK_REFUSED_NAMED && self.refused.insert(key.clone()) {
             let remedy = if self.config.shares_sockets() {
                 "a sink tells one replica under each topic: tell them apart in it"
             } else {
                 "a sink tells the ranks of one instance and one model: name them in it"
             };
             warn!(sink = %self.config.name, replica = %key, "{remedy}");
-            self.refused = Some(key.clone());
         }
     }
 
@@ -216,6 +225,7 @@ impl SinkTask {
     }
 
     async fn close(&mut self, key: &ReplicaKey) {
+        self.refused.remove(key);
         let at = self.moment();
         let Some(mut line) = self.lines.remove(key) else { return };
         self.board.remove(&self.config.name, key);
@@ -239,6 +249,9 @@ impl SinkTask {
         }
         if self.catch_up_at.is_some_and(|catch_up_at| catch_up_at <= at.now) {
             self.catch_up(at);
+            if std::mem::take(&mut self.readers_changed) {
+                self.show_all();
+            }
         }
         if self.places.due(at.now).await {
             self.show_all();

@@ -201,7 +201,19 @@ fn replicas_that_share_a_pair_of_sockets_are_read_by_topic() {
     let topics = names.map(|name| format!("kv@{name}@m"));
     assert_eq!(asked(None), topics);
     assert_eq!(asked(Some(&topics[1])), topics[1..]);
+    assert_eq!(asked(Some("kv@two:")), topics[1..], "what a topic begins with");
     assert!(asked(Some("kv@three:8000@m")).is_empty(), "the end marker alone");
+    // The test of one replica sees nothing of the other.
+    let output = kvbridge()
+        .args(["sink", "test", "--preset", "vllm", "--count", "8", "--json"])
+        .args(["--url", &bridge.url, "--replica", lines[1]["replica"].as_str().unwrap()])
+        .output()
+        .unwrap();
+    let seen = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{seen}");
+    let seen = seen.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let seen = seen.filter_map(|line| Some(line["topic"].as_str()?.to_owned()));
+    assert_eq!(seen.collect::<BTreeSet<_>>(), BTreeSet::from([topics[1].clone()]));
     // Each reads one topic, and asks the one journal for what came before.
     let read = |name: &str| {
         let topic = format!("kv@{name}@m");

@@ -67,7 +67,7 @@ pub mod source;
 pub mod subscribe;
 mod transport;
 
-pub use dial::{Dial, DialEvent, Parcel};
+pub use dial::{Dial, DialEvent, Place};
 pub use exchange::{
     Exchange, ExchangeClient, ExchangeFailure, ExchangeSettings, Heard, Next, Turn,
 };

@@ -59,7 +59,13 @@ impl ReplayClient {
     /// Asks for everything from `start` on, in place of whatever was open. Must be called inside a
     /// tokio runtime.
     pub fn start(&mut self, attempt: Attempt, start: u64) {
-        self.0.start(attempt, Replay { start });
+        self.0.start(attempt, Replay { start, topic: None });
+    }
+
+    /// The same, of topics that begin so alone. Engines do not answer it: for whoever publishes
+    /// several replicas over one pair of sockets.
+    pub fn start_topic(&mut self, attempt: Attempt, start: u64, topic: Bytes) {
+        self.0.start(attempt, Replay { start, topic: Some(topic) });
     }
 
     /// Stops reading; what was read is thrown away.
@@ -84,15 +90,17 @@ impl ReplayClient {
 /// One request.
 struct Replay {
     start: u64,
+    topic: Option<Bytes>,
 }
 
 impl Exchange for Replay {
     type Part = Replayed;
 
-    /// Exactly two frames: with the identity the ROUTER adds that makes three, and an engine
-    /// ignores a request of any other count without a reply.
+    /// Exactly two frames, unless it is known that no engine is asked: with the identity the ROUTER
+    /// adds that makes three, and an engine ignores a request of any other count without a reply.
     fn ask(&mut self) -> Multipart {
-        vec![Bytes::new(), Bytes::copy_from_slice(&self.start.to_be_bytes())]
+        let start = Bytes::copy_from_slice(&self.start.to_be_bytes());
+        [Bytes::new(), start].into_iter().chain(self.topic.take()).collect()
     }
 
     fn hear(

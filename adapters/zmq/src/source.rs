@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use kvbridge_adapters_api::{
     AnswerPart, Attempt, Batch, Capabilities, Counters, Delivery, RequestRefused, Source,
     SourceEvent, SourceRequest,
@@ -67,6 +68,10 @@ pub struct ZmqSource<D> {
     waiting: Vec<SourceEvent>,
     /// What topics begin with that are subscribed to; empty = all.
     topics: Vec<Vec<u8>>,
+    /// The last answer held other replicas, or was one to a request by topic: ours is asked for by
+    /// its topic next. Not after such a request to which nothing came: somebody else listens there.
+    asks_by_topic: bool,
+    asked_by_topic: bool,
 }
 
 impl<D: Decode> ZmqSource<D> {
@@ -93,6 +98,8 @@ impl<D: Decode> ZmqSource<D> {
             plain,
             waiting: Vec::new(),
             topics,
+            asks_by_topic: false,
+            asked_by_topic: false,
         }
     }
 
@@ -213,7 +220,10 @@ impl<D: Decode> Source for ZmqSource<D> {
                     }
                 }
                 (attempt, part) = next_part(&mut self.replay) => {
+                    let is_answered = !matches!(part, ReplayPart::Failed { .. });
+                    self.asks_by_topic |= self.asked_by_topic && is_answered;
                     if self.is_foreign(&part) {
+                        self.asks_by_topic = true;
                         continue;
                     }
                     let event = self.answer(attempt, part);
@@ -236,7 +246,15 @@ impl<D: Decode> Source for ZmqSource<D> {
             SourceRequest::Replay { attempt, start_seq } => {
                 self.cancel();
                 let replay = self.replay.as_mut().ok_or(RequestRefused::Unsupported)?;
-                replay.start(attempt, start_seq.0);
+                let by_topic = std::mem::take(&mut self.asks_by_topic);
+                self.asked_by_topic = by_topic;
+                match self.topics.as_slice() {
+                    [topic] if by_topic => {
+                        let topic = Bytes::copy_from_slice(topic);
+                        replay.start_topic(attempt, start_seq.0, topic);
+                    }
+                    _ => replay.start(attempt, start_seq.0),
+                }
                 Ok(())
             }
             SourceRequest::Snapshot { attempt, object: None } => {

@@ -34,12 +34,11 @@ impl Far {
     }
 
     fn offer(&mut self, scene: &Scene, news: &[Payload], room: usize) {
-        let whole = || scene.line.whole_batches(scene.at());
-        let batches = self.hearer.offered(TOPIC, news, whole);
-        if self.queue.len() + batches.len() > room {
-            self.hearer.missed(TOPIC, &batches);
+        if self.queue.len() >= room {
+            self.hearer.missed(TOPIC);
         } else {
-            self.queue.extend(batches);
+            let whole = || scene.line.whole_batches(scene.at());
+            self.queue.extend(self.hearer.offered(TOPIC, news, whole));
         }
     }
 
@@ -175,8 +174,8 @@ fn a_reader_that_comes_back_is_told_of_lines_that_ended_meanwhile() {
     hearer.paid(TOPIC);
     assert_eq!(hearer.owed(), None);
     // One that had no room when the line ended.
-    let batches = hearer.offered("kv@h:2@m", &[], whole);
-    hearer.missed("kv@h:2@m", &batches);
+    hearer.offered("kv@h:2@m", &[], whole);
+    hearer.missed("kv@h:2@m");
     hearer.ends("kv@h:2@m", clear);
     assert_eq!(hearer.owed().unwrap().0, "kv@h:2@m");
     // A line of that name begins again: it says so itself.

@@ -94,7 +94,7 @@ impl Reader {
     }
 
     fn ask(&mut self, line: &Line, at: Moment, start: u64) {
-        let (_, batches) = line.replay(at, start);
+        let batches: Vec<Numbered> = line.replay(at, start).1.collect();
         let first = batches.first().map(|batch| batch.seq);
         assert!(first.is_some(), "a range that was published is answered");
         if self.strict {

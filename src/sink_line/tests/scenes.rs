@@ -26,6 +26,11 @@ fn remove(count: usize) -> Op {
     Op::Remove { at: at(count), spot: device() }
 }
 
+fn replayed(scene: &Scene, start: u64) -> (Origin, Vec<Numbered>) {
+    let (origin, batches) = scene.line.replay(scene.at(), start);
+    (origin, batches.collect())
+}
+
 fn key(count: usize) -> u64 {
     World { seed: 1 }.key(0, &PATH[..count])
 }
@@ -132,15 +137,15 @@ fn readers_of_an_earlier_process_are_told_that_nothing_is_there() {
 fn a_range_that_is_gone_is_the_present_and_empty_batches() {
     let mut scene = shown(Preset::Vllm);
     (0..6).for_each(|_| scene.wait(BEAT_MS));
-    let (origin, batches) = scene.line.replay(scene.at(), 1);
+    let (origin, batches) = replayed(&scene, 1);
     assert_eq!(origin, Origin::View);
     let seqs: Vec<u64> = batches.iter().map(|batch| batch.seq).collect();
     assert_eq!(seqs, [1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(read(&batches[0].payload), [Seen::Cleared, stored(0, 3)]);
     assert!(batches[1..].iter().all(|batch| read(&batch.payload).is_empty()));
-    assert_eq!(scene.line.replay(scene.at(), 5).0, Origin::Journal);
-    assert_eq!(scene.line.replay(scene.at(), 8), (Origin::Nothing, Vec::new()));
-    assert_eq!(scene.line.replay(scene.at(), u64::MAX), (Origin::Nothing, Vec::new()));
+    assert_eq!(replayed(&scene, 5).0, Origin::Journal);
+    assert_eq!(replayed(&scene, 8), (Origin::Nothing, Vec::new()));
+    assert_eq!(replayed(&scene, u64::MAX), (Origin::Nothing, Vec::new()));
 }
 
 #[test]
@@ -148,7 +153,7 @@ fn a_line_that_begins_at_the_time_answers_from_zero_with_its_newest_numbers() {
     let mut scene = Scene::new(settings(Preset::Dynamo));
     scene.trust(true, false);
     scene.apply(&store(0, 3));
-    let (origin, batches) = scene.line.replay(scene.at(), 0);
+    let (origin, batches) = replayed(&scene, 0);
     assert_eq!(origin, Origin::View);
     assert_eq!(batches.len(), 1);
     assert_eq!(batches[0].seq + 1, scene.line.next_seq());
@@ -187,7 +192,7 @@ fn nothing_of_a_prompt_is_in_the_debug_form() {
     let scene = shown(Preset::Vllm);
     let changes: Vec<Change> =
         scene.view.links().map(|delta| Change::of(&delta, &scene.view)).collect();
-    let text = format!("{changes:?} {:?} {:?}", scene.line, scene.line.replay(scene.at(), 0));
+    let text = format!("{changes:?} {:?} {:?}", scene.line, replayed(&scene, 0));
     assert!(text.contains("Described(2 tokens)") && text.contains("Numbered(0, "), "{text}");
     assert!(!text.contains("Tokens(["), "{text}");
 }

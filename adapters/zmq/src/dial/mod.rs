@@ -11,9 +11,20 @@
 //! then). A reader whose host vanished without a word is noticed when nothing can be written for
 //! [`WRITE_TIMEOUT`].
 
+mod room;
+#[cfg(test)]
+mod tests;
 mod wire;
 
-use std::{io, time::Duration};
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::{
@@ -24,7 +35,7 @@ use tokio::{
     },
     sync::mpsc,
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tracing::{debug, info, warn};
 
@@ -33,12 +44,22 @@ use crate::{
     retry::{Retry, RetrySettings},
     subscribe::CONNECT_TIMEOUT,
 };
+use room::Load;
+pub use room::Place;
 use wire::Heard;
 pub use wire::WireError;
 
 /// Parcels that wait for the reader. Too small: a hop for each. Too large: memory for a reader that
 /// is behind. Full: whoever publishes keeps it and tells everything again.
 const PARCELS_MAX: usize = 1024;
+
+/// Bytes of them beyond which nothing more is taken, so that they never pass it by more than one
+/// parcel. The same trade.
+const PARCELS_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// A connection that ended sooner counts as none: the pauses go on growing. Too small: a peer that
+/// hangs up is called without a pause. Too large: a reader that restarts often is found late.
+const LIFE_MIN: Duration = Duration::from_secs(2);
 
 /// What waits to be said of the reader. Full: reading it waits.
 const EVENTS_MAX: usize = 64;
@@ -51,11 +72,13 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Messages for one connection, in order.
 #[derive(Debug)]
-pub struct Parcel {
-    /// The connection they are for.
-    pub connection: u64,
-    /// The messages.
-    pub messages: Vec<Multipart>,
+struct Parcel {
+    connection: u64,
+    messages: Vec<Multipart>,
+    /// It takes the place of all that waits before it.
+    is_last: bool,
+    /// Its bytes count until it is gone.
+    _load: Load,
 }
 
 /// What is known of the reader.
@@ -80,8 +103,9 @@ pub enum DialEvent {
 /// Our end of the task. Dropping it ends the task.
 #[derive(Debug)]
 pub struct Dial {
-    /// What is to be told.
-    pub parcels: mpsc::Sender<Parcel>,
+    parcels: mpsc::Sender<Parcel>,
+    load: Load,
+    is_ending: Arc<AtomicBool>,
     /// What is known of the reader.
     pub events: mpsc::Receiver<DialEvent>,
     task: JoinHandle<()>,
@@ -98,23 +122,59 @@ enum DialError {
     Wire(#[from] WireError),
     #[error("nothing came for {0:?}")]
     Silent(Duration),
+    #[error("it listens to more than {0} topics")]
+    TooManyTopics(usize),
 }
 
 impl Dial {
-    /// Connects to `host:port`, again and again. Must be called inside a tokio runtime.
-    pub fn spawn(authority: String) -> Dial {
+    /// Connects to `host:port`, again and again. A reader that listens to more topics than that is
+    /// hung up on. Must be called inside a tokio runtime.
+    pub fn spawn(authority: String, topics_max: usize) -> Dial {
         let (parcels, parcels_rx) = mpsc::channel(PARCELS_MAX);
         let (events_tx, events) = mpsc::channel(EVENTS_MAX);
-        let dialer = Dialer { authority, parcels: parcels_rx, events: events_tx, connection: 0 };
-        Dial { parcels, events, task: tokio::spawn(dialer.run()) }
+        let is_ending = Arc::<AtomicBool>::default();
+        let dialer = Dialer {
+            authority,
+            parcels: parcels_rx,
+            is_ending: Arc::clone(&is_ending),
+            events: events_tx,
+            connection: 0,
+            topics_max,
+        };
+        let task = tokio::spawn(dialer.run());
+        Dial { parcels, load: Load::default(), is_ending, events, task }
     }
 
-    /// Says what is left and ends.
-    pub async fn finish(self) {
-        let Dial { parcels, events, mut task } = self;
-        drop(parcels);
+    /// Room for one parcel more, if there is some. To be had before the parcel is made: that may be
+    /// much work for nothing.
+    pub fn place(&self) -> Option<Place<'_>> {
+        if self.load.waiting() >= PARCELS_BYTES_MAX {
+            return None;
+        }
+        let permit = self.parcels.try_reserve().ok()?;
+        Some(Place::new(permit, &self.load))
+    }
+
+    /// Whether all that it was given was written, or was for a connection that is over.
+    pub fn is_idle(&self) -> bool {
+        self.load.waiting() == 0
+    }
+
+    /// Says what is left and ends. Where `last` is something that takes the place of all that
+    /// waits, so that a reader which is behind hears that at least.
+    pub async fn finish(self, connection: u64, last: Vec<Multipart>) {
+        let Dial { parcels, events, mut task, load, is_ending } = self;
         // Nobody hears what the reader says any more, and nobody may wait for that.
         drop(events);
+        if !last.is_empty() {
+            is_ending.store(true, Ordering::Release);
+            let parcel = room::parcel(connection, last, &load, true);
+            // It waits until the writer has thrown away what is before it.
+            if timeout(FINISH_TIMEOUT, parcels.send(parcel)).await.is_err() {
+                debug!("a reader takes nothing, and is not told that all is over");
+            }
+        }
+        drop(parcels);
         if timeout(FINISH_TIMEOUT, &mut task).await.is_err() {
             task.abort();
         }
@@ -125,8 +185,10 @@ impl Dial {
 struct Dialer {
     authority: String,
     parcels: mpsc::Receiver<Parcel>,
+    is_ending: Arc<AtomicBool>,
     events: mpsc::Sender<DialEvent>,
     connection: u64,
+    topics_max: usize,
 }
 
 impl Dialer {
@@ -139,8 +201,12 @@ impl Dialer {
                 Ok((read, write)) => {
                     self.connection += 1;
                     info!(reader = %self.authority, failures, "connected to a reader");
-                    (failures, retry) = (0, Retry::new(RetrySettings::default()));
+                    failures = 0;
+                    let began = Instant::now();
                     let Err(error) = self.serve(read, write).await else { return };
+                    if began.elapsed() >= LIFE_MIN {
+                        retry = Retry::new(RetrySettings::default());
+                    }
                     info!(reader = %self.authority, %error, "a reader is gone");
                     if self.events.send(DialEvent::Lost).await.is_err() {
                         return;
@@ -170,8 +236,8 @@ impl Dialer {
 
     /// Until the connection ends; `Ok` = everything was said and nobody has more.
     async fn serve(&mut self, read: OwnedReadHalf, write: OwnedWriteHalf) -> Result<(), DialError> {
-        let listening = listen(read, self.events.clone(), self.connection);
-        let writing = publish(write, &mut self.parcels, self.connection);
+        let listening = listen(read, self.events.clone(), (self.connection, self.topics_max));
+        let writing = publish(write, &mut self.parcels, (self.connection, &self.is_ending));
         tokio::select! {
             error = listening => Err(error),
             done = writing => done,
@@ -211,8 +277,9 @@ async fn heard(read: &mut OwnedReadHalf) -> Result<Heard, DialError> {
 async fn listen(
     mut read: OwnedReadHalf,
     events: mpsc::Sender<DialEvent>,
-    connection: u64,
+    (connection, topics_max): (u64, usize),
 ) -> DialError {
+    let mut topics = BTreeSet::new();
     loop {
         let event = match heard(&mut read).await {
             Ok(Heard::Listens(prefix)) => DialEvent::Listens { connection, prefix },
@@ -220,6 +287,18 @@ async fn listen(
             Ok(Heard::Ready(_) | Heard::Other) => continue,
             Err(error) => return error,
         };
+        match &event {
+            DialEvent::Listens { prefix, .. } => {
+                topics.insert(prefix.clone());
+            }
+            DialEvent::Leaves { prefix } => {
+                topics.remove(prefix);
+            }
+            DialEvent::Lost => (),
+        }
+        if topics.len() > topics_max {
+            return DialError::TooManyTopics(topics_max);
+        }
         if events.send(event).await.is_err() {
             // Nobody wants to know: what is left is still said.
             std::future::pending::<()>().await;
@@ -230,13 +309,16 @@ async fn listen(
 async fn publish(
     mut write: OwnedWriteHalf,
     parcels: &mut mpsc::Receiver<Parcel>,
-    connection: u64,
+    (connection, is_ending): (u64, &AtomicBool),
 ) -> Result<(), DialError> {
     while let Some(parcel) = parcels.recv().await {
         if parcel.connection != connection {
             continue;
         }
         for message in &parcel.messages {
+            if is_ending.load(Ordering::Acquire) && !parcel.is_last {
+                break;
+            }
             let bytes = wire::message(message);
             let written = timeout(WRITE_TIMEOUT, write.write_all(&bytes)).await;
             written.map_err(|_| DialError::Silent(WRITE_TIMEOUT))?.map_err(DialError::Ended)?;
@@ -244,74 +326,4 @@ async fn publish(
     }
     // The end of the stream goes out behind the last byte.
     write.shutdown().await.map_err(DialError::Ended)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use zeromq::{Socket, SocketRecv, SubSocket};
-
-    async fn bound(endpoint: &str) -> (SubSocket, String) {
-        let mut socket = SubSocket::new();
-        let bound = socket.bind(endpoint).await.unwrap().to_string();
-        socket.subscribe("kv@").await.unwrap();
-        (socket, bound)
-    }
-
-    async fn listens(dial: &mut Dial) -> u64 {
-        match dial.events.recv().await.unwrap() {
-            DialEvent::Listens { connection, prefix } => {
-                assert_eq!(prefix, "kv@");
-                connection
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn message(word: &'static str) -> Multipart {
-        vec![Bytes::from_static(b"kv@h:1@m"), Bytes::from_static(word.as_bytes())]
-    }
-
-    #[tokio::test]
-    async fn a_reader_that_comes_back_is_known_and_sees_nothing_that_was_for_the_one_before() {
-        let (mut socket, endpoint) = bound("tcp://127.0.0.1:0").await;
-        let authority = endpoint.strip_prefix("tcp://").unwrap().to_owned();
-        let mut dial = Dial::spawn(authority);
-        let first = listens(&mut dial).await;
-        let parcel = |connection, word| Parcel { connection, messages: vec![message(word)] };
-        dial.parcels.send(parcel(first, "one")).await.unwrap();
-        assert_eq!(socket.recv().await.unwrap().into_vec()[1], "one");
-        drop(socket);
-        assert_eq!(dial.events.recv().await, Some(DialEvent::Lost));
-        dial.parcels.send(parcel(first, "late")).await.unwrap();
-        // Its port may take a moment to be free.
-        let mut again = SubSocket::new();
-        while again.bind(&endpoint).await.is_err() {
-            sleep(Duration::from_millis(10)).await;
-        }
-        again.subscribe("kv@").await.unwrap();
-        let second = listens(&mut dial).await;
-        assert_eq!(second, first + 1);
-        dial.parcels.send(parcel(first, "late")).await.unwrap();
-        dial.parcels.send(parcel(second, "two")).await.unwrap();
-        dial.finish().await;
-        assert_eq!(again.recv().await.unwrap().into_vec()[1], "two");
-    }
-
-    #[tokio::test]
-    async fn what_is_no_reader_is_left_alone_and_tried_again() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let authority = listener.local_addr().unwrap().to_string();
-        let _dial = Dial::spawn(authority);
-        for answer in [
-            &b"HTTP/1.1 400 Bad Request\r\n\r\nHTTP/1.1 400 Bad Request\r\n\r\n12345678"[..],
-            &[0xff; 80],
-        ] {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            stream.write_all(answer).await.unwrap();
-            let mut all = Vec::new();
-            stream.read_to_end(&mut all).await.unwrap();
-            assert_eq!(all.len(), wire::GREETING_BYTES, "nothing but our greeting");
-        }
-    }
 }
