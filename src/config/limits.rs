@@ -369,11 +369,6 @@ pub const SINK_CONNECT_MAX: usize = 16;
 /// large: a log that grows with names that come and go.
 pub const SINK_REFUSED_NAMED: usize = 256;
 
-/// Topics of lines that are over, of which a reader that comes back may still hold something. Too
-/// small: it keeps what nobody will take from it. Too large: memory for replicas that are gone.
-/// Full: one that it was told of goes first.
-pub const SINK_GONE_MAX: usize = 4096;
-
 /// Topic prefixes that such a reader may listen to; beyond them its connection is ended. One is
 /// usual. Too large: a peer decides about our memory.
 pub const SINK_PREFIXES_MAX: usize = 64;

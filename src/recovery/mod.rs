@@ -219,6 +219,7 @@ impl Recovery {
             Input::RankMissing(missing) => self.rank_missing(&mut cx, missing),
             Input::DeadlineReached => self.deadline(&mut cx),
         }
+        self.expire_lease(&mut cx);
         self.rank_missing &= !self.has_delivered();
         self.follow_vouch(&mut cx);
         self.announce(&mut cx);

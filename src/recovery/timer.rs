@@ -55,10 +55,7 @@ impl Recovery {
             self.tail = None;
             cx.record(Fact::TailLoss(seq));
         }
-        if self.lease_at().is_some_and(|at| at <= cx.now) {
-            self.lapsed = true;
-            cx.record(Fact::LeaseExpired);
-        }
+        self.expire_lease(cx);
         self.vouch_due(cx);
         if self.phase.deadline().is_none_or(|at| at > cx.now) {
             return;
@@ -202,6 +199,12 @@ impl Recovery {
         {
             self.proven_at = came_at;
         }
+        self.expire_lease(cx);
+    }
+
+    /// A lease that is over is over at once, also where it was over when the view was settled: a
+    /// later step would have let it be believed until then.
+    pub(super) fn expire_lease(&mut self, cx: &mut Cx<'_>) {
         if self.lease_at().is_some_and(|at| at <= cx.now) {
             self.lapsed = true;
             cx.record(Fact::LeaseExpired);

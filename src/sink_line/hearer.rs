@@ -4,7 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Numbered, Payload};
-use crate::config::limits::SINK_GONE_MAX;
+
+/// Topics of lines that are over, of which a reader that comes back may still hold something. Too
+/// small: it keeps what nobody will take from it. Too large: memory for replicas that are gone.
+/// Full: one that it was told of goes first.
+const GONE_MAX: usize = 4096;
 
 /// One reader.
 #[derive(Debug, Default)]
@@ -112,7 +116,7 @@ impl Hearer {
     pub fn ends(&mut self, topic: &str, last_word: Payload) {
         let is_told = self.lines.remove(topic).is_some_and(|line| line.is_told);
         self.gone.insert(topic.to_owned(), Gone { last_word, is_told });
-        if self.gone.len() > SINK_GONE_MAX {
+        if self.gone.len() > GONE_MAX {
             // What is still owed is kept longest.
             let told = self.gone.iter().find(|(_, gone)| gone.is_told);
             let out = told.or_else(|| self.gone.first_key_value());
@@ -159,13 +163,13 @@ mod tests {
         hearer.listens(b"");
         let word = || Payload::from(*b"gone");
         hearer.ends("a", word());
-        for at in 0..SINK_GONE_MAX {
+        for at in 0..GONE_MAX {
             let topic = format!("b{at}");
             hearer.ends(&topic, word());
             hearer.paid(&topic);
         }
-        assert_eq!(hearer.gone.len(), SINK_GONE_MAX);
+        assert_eq!(hearer.gone.len(), GONE_MAX);
         assert_eq!(hearer.owed().map(|(topic, _)| topic).as_deref(), Some("a"));
-        assert_eq!(hearer.last_words().count(), SINK_GONE_MAX);
+        assert_eq!(hearer.last_words().count(), GONE_MAX);
     }
 }

@@ -1,6 +1,7 @@
 //! Every phase with every input, and random scripts: never a panic, invariants after each step.
 
 use kvbridge_adapters_api::Capabilities;
+use kvbridge_schemas::Trust;
 use proptest::prelude::*;
 
 use super::{
@@ -92,6 +93,17 @@ fn every_phase_takes_every_input() {
             script.run("wait 3600000");
         }
     }
+}
+
+/// Held batches of a life before, given up with, whose lease was over before the view was settled: it
+/// is over at once, and no deadline stays where it is.
+#[test]
+fn a_lease_that_is_over_when_it_begins_ends_at_once() {
+    let mut script = Script::new(unproven());
+    for command in ["attach", "live 1", "wait 100000", "wait 5000", "live 2x", "wait 5000"] {
+        script.run(command);
+    }
+    assert_eq!(script.recovery.standing().0.device, Trust::None);
 }
 
 proptest! {
