@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use kvbridge::{
     api::Removal,
     index::{
-        BackfillMode, BackfillTerms, Generation, Index, Prompt, Published, Query, ReplicaSlot, SPECULATIVE_TTL_MS,
-        SPECULATIVE_BLOCKS_MAX,
+        BackfillMode, BackfillTerms, Generation, Index, Prompt, Published, Query, ReplicaSlot,
+        SPECULATIVE_BLOCKS_MAX, SPECULATIVE_TTL_MS,
     },
     recovery::Tick,
     route::{self, Candidate},
@@ -88,7 +88,7 @@ pub struct Router {
 /// What kvbridge has of one replica.
 struct Mirror {
     replica: Replica,
-    slot: ReplicaSlot, SPECULATIVE_TTL_MS,
+    slot: ReplicaSlot,
     view: View,
     next_seq: u64,
 }
@@ -167,7 +167,12 @@ impl Router {
             Policy::RoutedTable { .. } => self.tables[at].extend(&turn.blocks),
             Policy::OursBackfill { .. } => {
                 let (mode, blocks_max) = (BackfillMode::Auto, SPECULATIVE_BLOCKS_MAX);
-                let terms = BackfillTerms { mode, blocks_max, ttl_ms: SPECULATIVE_TTL_MS, now: tick(now_us) };
+                let terms = BackfillTerms {
+                    mode,
+                    blocks_max,
+                    ttl_ms: SPECULATIVE_TTL_MS,
+                    now: tick(now_us),
+                };
                 let query = query(turn, self.block_size);
                 let told = self.index.backfill(&self.mirrors[at].replica.key(), &query, terms);
                 told.expect("the replica is registered");
