@@ -95,8 +95,8 @@ fn every_phase_takes_every_input() {
     }
 }
 
-/// Held batches of a life before, given up with, whose lease was over before the view was settled: it
-/// is over at once, and no deadline stays where it is.
+/// Held batches of a life before, given up with, whose lease was over before the view was settled:
+/// it is over at once, and no deadline stays where it is.
 #[test]
 fn a_lease_that_is_over_when_it_begins_ends_at_once() {
     let mut script = Script::new(unproven());
