@@ -33,8 +33,7 @@ impl Model {
         let shared = match self.read() {
             Ok(shared) => shared,
             Err(shared) => {
-                let asked = shared.asked(only);
-                return asked.map(|(_, member)| member.entry.faulted()).collect();
+                return shared.asked(only).map(|member| member.entry.faulted()).collect();
             }
         };
         let claim = Claim::of(query);
@@ -44,8 +43,7 @@ impl Model {
         };
         used.extend(windows.iter().map(|window| window.block_size));
         let walked = shared.walk(windows, query, hashes);
-        let answer = |(_, member): (_, &Member)| member.answer(claim, query, &walked);
-        shared.asked(only).map(answer).collect()
+        shared.asked(only).map(|member| member.answer(claim, query, &walked)).collect()
     }
 
     /// The matched blocks of all replicas that have any.
@@ -75,30 +73,23 @@ impl Model {
     /// The block sizes of all replicas' blocks, smallest first.
     pub(super) fn block_sizes(&self) -> Vec<u32> {
         let Ok(shared) = self.read() else { return Vec::new() };
-        let columns = shared.members.values().filter_map(|it| shared.tree.column(it.column));
-        let sizes: BTreeSet<u32> =
-            columns.flat_map(|column| column.windows.keys()).map(|it| it.block_size).collect();
+        let sizes: BTreeSet<u32> = shared.windows.iter().map(|it| it.block_size).collect();
         sizes.into_iter().collect()
     }
 
     /// The windows of a replica's blocks, smallest block size first.
     pub(super) fn windows(&self, slot: ReplicaSlot) -> Vec<Window> {
         let Ok(shared) = self.read() else { return Vec::new() };
-        let column = shared.members.get(&slot).map(|member| member.column);
-        let column = column.and_then(|column| shared.tree.column(column));
-        column.map(|column| column.windows.keys().copied().collect()).unwrap_or_default()
+        shared.members.get(&slot).map(|it| it.weights.windows.clone()).unwrap_or_default()
     }
 }
 
 impl Shared {
     /// Those that are asked, by key.
-    fn asked(
-        &self,
-        only: Option<ReplicaSlot>,
-    ) -> impl Iterator<Item = (ReplicaSlot, &Member)> + '_ {
-        let slots = self.order.iter().map(|(slot, _)| *slot);
-        let asked = slots.filter(move |slot| only.is_none_or(|only| only == *slot));
-        asked.filter_map(|slot| Some((slot, self.members.get(&slot)?)))
+    fn asked(&self, only: Option<ReplicaSlot>) -> impl Iterator<Item = &Member> + '_ {
+        let slots = self.order.iter().map(|(slot, _)| slot);
+        let asked = slots.filter(move |slot| only.is_none_or(|only| only == **slot));
+        asked.filter_map(|slot| self.members.get(slot))
     }
 
     fn walk(&self, windows: &[Window], query: &Query<'_>, hashes: &mut PromptHashes<'_>) -> Walked {

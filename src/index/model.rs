@@ -80,11 +80,12 @@ impl Shared {
     fn put(&mut self, slot: ReplicaSlot, column: u32) -> Option<u32> {
         let member = self.members.get_mut(&slot)?;
         let old = std::mem::replace(&mut member.column, column);
-        member.weights = Weights::nothing();
+        member.weights = Weights::default();
         for (_, of) in self.order.iter_mut().filter(|(other, _)| *other == slot) {
             *of = column;
         }
         self.want_nothing(old);
+        self.note_windows();
         Some(old)
     }
 
@@ -130,7 +131,7 @@ impl Model {
     pub(super) fn add(&self, slot: ReplicaSlot, entry: Arc<Entry>) {
         let mut shared = self.write_anew();
         let (column, published) = (shared.tree.add_column(), Published::nothing());
-        let weights = Weights::nothing();
+        let weights = Weights::default();
         let member = Member { entry, column, published, weights, faulted: false };
         shared.add(slot, member);
     }

@@ -44,7 +44,7 @@ pub(super) struct Weight {
     pub(super) refused: Option<&'static str>,
 }
 
-/// What counts of one replica, and what that was found out from.
+/// What counts of one replica, and what that was found out from; nothing, by default.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     by_claim: [Weight; CLAIMS.len()],
@@ -70,11 +70,6 @@ impl Grounds {
 }
 
 impl Weights {
-    /// What a replica has of which nothing is believed.
-    pub(super) fn nothing() -> Weights {
-        Weights::default()
-    }
-
     /// Whether they are still right.
     pub(super) fn stand(&self, published: &Published, column: &Column) -> bool {
         self.grounds == Some(Grounds::of(published, column))

@@ -147,6 +147,19 @@ fn models_adapters_and_salts_never_share_a_match() {
     assert_eq!(index.query(&other), Err(QueryError::UnknownModel));
 }
 
+/// With a view that is replaced by one without blocks nobody uses its size any more.
+#[test]
+fn a_block_size_goes_with_the_view_that_used_it() {
+    let index = Index::new();
+    let feed = three_tiers(&index);
+    let hashes: Vec<u64> = prompt().chunks_exact(2).map(content_hash).collect();
+    let prompt = Prompt::Content { hashes: &hashes, block_size: 64 };
+    let ask = || index.query(&Query { prompt, ..query(&[]) });
+    assert_eq!(ask(), Err(QueryError::BlockSize { used: vec![2] }));
+    index.apply(feed.slot, &[Delta::Cleared], published(Trust::Exact, 9));
+    assert_eq!(matched(&ask().unwrap()), [("a", 0)], "an empty view compares with anything");
+}
+
 #[test]
 fn block_size_that_nobody_uses_is_an_error_and_one_that_some_use_is_told_apart() {
     let index = Index::new();
