@@ -93,6 +93,22 @@ impl FanOut {
         answer
     }
 
+    /// The place of a replica, made if it has none.
+    fn seat<'a>(
+        &self,
+        fans: &'a mut BTreeMap<ReplicaKey, Seat>,
+        key: &ReplicaKey,
+        replica: &Arc<Replica>,
+        now: Tick,
+    ) -> &'a mut Seat {
+        fans.entry(key.clone()).or_insert_with(|| Seat {
+            replica: Arc::clone(replica),
+            fan: Fan::new(self.settings.clone(), now),
+            metrics: FanMetrics::register(key),
+            wants_whole: true,
+        })
+    }
+
     // A panic in it leaves one replica's steps half told; the others are what they were.
     fn fans(&self) -> MutexGuard<'_, BTreeMap<ReplicaKey, Seat>> {
         self.fans.lock().unwrap_or_else(PoisonError::into_inner)

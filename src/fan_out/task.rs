@@ -6,13 +6,13 @@ use kvbridge_schemas::TierTrust;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::{FanOut, Seat};
+use super::FanOut;
 use crate::{
     clock::Clock,
-    pipeline::{Command, Fed, Feed, Fleet},
+    pipeline::{Command, Fed, Feed, Fleet, Heard},
     recovery::Tick,
-    sink_line::{Fan, Told},
-    telemetry::{FanMetrics, FanQueueMetrics},
+    sink_line::Told,
+    telemetry::FanQueueMetrics,
 };
 
 /// Between two requests for a view, while its driver has no place for one.
@@ -48,9 +48,9 @@ impl FanTask {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                fed = feed.next() => match fed {
-                    Some(fed) => self.take(&fed),
-                    None => return,
+                heard = feed.next() => match heard {
+                    Heard::Fed(fed) => self.take(&fed),
+                    Heard::Missed(count) => self.missed(count),
                 },
                 () = clock.sleep_until(Some(deadline)) => self.due(),
             }
@@ -66,10 +66,6 @@ impl FanTask {
 
     fn take(&mut self, fed: &Fed) {
         let now = self.clock.now();
-        let missed = self.feed.take_missed();
-        if missed > 0 {
-            self.missed(now, missed);
-        }
         let mut fans = self.fan_out.fans();
         let Some(told) = fed.news.told() else {
             if let Some(seat) = fans.get_mut(&fed.key) {
@@ -77,12 +73,7 @@ impl FanTask {
             }
             return;
         };
-        let seat = fans.entry(fed.key.clone()).or_insert_with(|| Seat {
-            replica: Arc::clone(&fed.replica),
-            fan: Fan::new(self.fan_out.settings.clone(), now),
-            metrics: FanMetrics::register(&fed.key),
-            wants_whole: true,
-        });
+        let seat = self.fan_out.seat(&mut fans, &fed.key, &fed.replica, now);
         seat.wants_whole &= !told.whole;
         if seat.wants_whole {
             // Changes of something that is not known. A withdrawal counts all the same.
@@ -97,10 +88,16 @@ impl FanTask {
     }
 
     /// What is known may be old: nothing is told until drivers tell it all.
-    fn missed(&mut self, now: Tick, missed: u64) {
+    fn missed(&mut self, missed: u64) {
+        let now = self.clock.now();
         self.metrics.missed.increment(missed);
         info!(missed, "the fan-out fell behind, all is told again");
-        for (key, seat) in &mut *self.fan_out.fans() {
+        let mut fans = self.fan_out.fans();
+        // Of a replica that is new only that may have been missed.
+        for (key, handle) in self.fleet.replicas() {
+            self.fan_out.seat(&mut fans, &key, &handle.replica, now);
+        }
+        for (key, seat) in &mut *fans {
             seat.wants_whole = true;
             if self.fleet.has(key) {
                 let told = Told { whole: false, changes: &[], trust: TierTrust::default() };

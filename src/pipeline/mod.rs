@@ -26,7 +26,7 @@ mod twin;
 pub use budget::Budget;
 pub use changes::{Change, Changes};
 pub use driver::{Driver, DriverParts, Outputs};
-pub use feeds::{Fed, Feed, Feeds, News};
+pub use feeds::{Fed, Feed, Feeds, Heard, News};
 pub use fleet::{AskError, Command, Fleet, FleetEvent, ReplicaHandle, ReplicaStatus, ViewCut};
 pub use hash_watch::{HashStanding, HashWatch};
 pub use index_writers::{INDEX_QUEUE_MESSAGES_MAX, IndexWrite, IndexWriters};

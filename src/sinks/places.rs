@@ -29,7 +29,7 @@ pub(super) struct Places {
 }
 
 /// Something that a socket says.
-pub(super) enum Heard {
+pub(super) enum Said {
     /// A request at a port.
     Asked(u32, Addressed),
     /// A reader came or went, by its place.
@@ -61,16 +61,16 @@ impl Places {
     }
 
     /// The next thing that a socket says. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Heard {
+    pub(super) async fn next(&mut self) -> Said {
         poll_fn(|context| {
             for (port, sockets) in &mut self.ports {
                 if let Poll::Ready(request) = sockets.poll_request(context) {
-                    return Poll::Ready(Heard::Asked(*port, request));
+                    return Poll::Ready(Said::Asked(*port, request));
                 }
             }
             for (at, reader) in self.readers.iter_mut().enumerate() {
                 if let Poll::Ready(event) = reader.poll_event(context) {
-                    return Poll::Ready(Heard::Reader(at, event));
+                    return Poll::Ready(Said::Reader(at, event));
                 }
             }
             Poll::Pending

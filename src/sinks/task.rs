@@ -12,12 +12,12 @@ use tracing::{info, warn};
 use super::{
     SinkBoard,
     line::{PublishedLine, Spot},
-    places::{Heard, Places},
+    places::{Places, Said},
 };
 use crate::{
     clock::Clock,
     config::{SinkConfig, limits},
-    pipeline::{Command, Fed, Feed, Fleet},
+    pipeline::{Command, Fed, Feed, Fleet, Heard},
     recovery::Tick,
     sink_line::{Moment, Numbered, Told},
     telemetry::SinkMetrics,
@@ -49,8 +49,8 @@ pub(super) struct SinkTask {
 
 enum Happened {
     Stopped,
-    Fed(Option<Fed>),
-    Heard(Heard),
+    Told(Heard),
+    Said(Said),
     Due,
 }
 
@@ -88,24 +88,25 @@ impl SinkTask {
             // Not biased: sockets that say much, or a driver that does, must not starve the others.
             let happened = tokio::select! {
                 () = stop.cancelled() => Happened::Stopped,
-                heard = places.next() => Happened::Heard(heard),
-                fed = self.feed.next() => Happened::Fed(fed),
+                said = places.next() => Happened::Said(said),
+                heard = self.feed.next() => Happened::Told(heard),
                 () = clock.sleep_until(deadline) => Happened::Due,
             };
             let at = self.moment();
             match happened {
-                Happened::Stopped | Happened::Fed(None) => return self.end().await,
-                Happened::Heard(Heard::Asked(port, request)) => {
+                Happened::Stopped => return self.end().await,
+                Happened::Said(Said::Asked(port, request)) => {
                     self.places.answer(port, &request, self.lines.values(), at);
                 }
-                Happened::Heard(Heard::Reader(reader, event)) => {
+                Happened::Said(Said::Reader(reader, event)) => {
                     self.places.take(reader, event);
                     // Not at once: a reader that comes and goes would have everything made anew for
                     // each word.
                     self.readers_changed = true;
                     self.catch_up_at.get_or_insert(at.now.plus(ASK_EVERY_MS));
                 }
-                Happened::Fed(Some(fed)) => self.take(fed).await,
+                Happened::Told(Heard::Fed(fed)) => self.take(fed).await,
+                Happened::Told(Heard::Missed(count)) => self.missed(count).await,
                 Happened::Due => self.due(at).await,
             }
             self.metrics.show(self.feed.waiting());
@@ -117,10 +118,6 @@ impl SinkTask {
     }
 
     async fn take(&mut self, fed: Fed) {
-        let missed = self.feed.take_missed();
-        if missed > 0 {
-            self.missed(missed).await;
-        }
         let Some(told) = fed.news.told() else { return self.close(&fed.key).await };
         let at = self.moment();
         if !self.lines.contains_key(&fed.key) && !self.begin(&fed.replica, at).await {
@@ -221,6 +218,12 @@ impl SinkTask {
         self.ask_at = Some(at.now);
         for key in keys.iter().filter(|key| !self.fleet.has(key)).collect::<Vec<_>>() {
             self.close(key).await;
+        }
+        // Of a replica that is new only that may have been missed.
+        for (key, handle) in self.fleet.replicas() {
+            if !self.lines.contains_key(&key) {
+                self.begin(&handle.replica, at).await;
+            }
         }
     }
 
