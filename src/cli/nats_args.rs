@@ -14,7 +14,7 @@ use crate::{
     config::{BusConfig, BusFile, Config, Flags, NatsConfig},
 };
 
-/// A NATS server. What is not said here is taken from [bus] of the configuration.
+/// A NATS server. What is not said here is taken from `bus` of the configuration.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "NATS")]
 pub struct NatsArgs {

@@ -47,7 +47,7 @@ pub struct ReplayArgs {
     /// Write envelopes there, one JSON object a line [default: print them]
     #[arg(long, value_name = "FILE", conflicts_with = "republish")]
     out: Option<PathBuf>,
-    /// Publish them again, to PREFIX.<key>
+    /// Publish them again, to PREFIX.KEY
     #[arg(long, value_name = "PREFIX")]
     republish: Option<String>,
     /// Really publish

@@ -107,7 +107,8 @@ pub const BUS_SNAPSHOT_GRACE: Duration = Duration::from_secs(5 * 60);
 /// How long a full spool may hold a driver up before its view counts as stale.
 pub const BUS_BLOCKED_MAX: Duration = Duration::from_secs(5);
 
-/// How long the spool may take to empty at the end. Shorter than [`STOP_DEADLINE`].
+/// How long the spool may take to empty at the end. Shorter than
+/// [`STOP_DEADLINE`](super::limits::STOP_DEADLINE).
 pub const BUS_FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Batches of a life that has no name on the bus yet. Too small: a log that is far behind is

@@ -99,7 +99,7 @@ impl Signs {
         *self.drain_sight.lock().unwrap_or_else(PoisonError::into_inner) = sight;
     }
 
-    /// See [`Signs::set_drain_sight`].
+    /// What an empty view may follow from.
     pub fn drain_sight(&self) -> Option<DrainSight> {
         *self.drain_sight.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,7 +129,8 @@ impl Signs {
         }
     }
 
-    /// See [`Signs::set_engine_tokens`]; 0 where its metrics are not read.
+    /// Tokens that the engine's metrics say it looked up in its cache, and had; 0 where they are not
+    /// read.
     pub fn engine_tokens(&self) -> (u64, u64) {
         let [looked_up, had] = self.engine_tokens.each_ref().map(|it| it.load(Ordering::Relaxed));
         (looked_up, had)
@@ -232,7 +233,7 @@ impl Signs {
         self.log_resets.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// See [`Signs::log_was_reset`].
+    /// How often the log was deleted or made anew, or lost what it had.
     pub fn log_reset_count(&self) -> u64 {
         self.log_resets.load(Ordering::Relaxed)
     }
@@ -242,7 +243,7 @@ impl Signs {
         self.sinks_missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// See [`Signs::sink_has_missed`].
+    /// How often a sink that tells this replica dropped messages.
     pub fn sink_missed_count(&self) -> u64 {
         self.sinks_missed.load(Ordering::Relaxed)
     }
@@ -252,7 +253,7 @@ impl Signs {
         self.retention_passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// See [`Signs::retention_has_passed`].
+    /// How often messages went from the log before they were read.
     pub fn retention_passed_count(&self) -> u64 {
         self.retention_passed.load(Ordering::Relaxed)
     }
