@@ -9,8 +9,11 @@ pub struct Status {
     pub replica: Replica,
     /// Which life.
     pub epoch: Epoch,
-    /// Every batch below is applied.
+    /// Every batch below is applied, and on the log where there is one.
     pub next_seq: Seq,
+    /// The bridge's own view is as far as this, which the log has not reached; absent = it is not
+    /// further than `next_seq`, or its bridge does not say.
+    pub view_seq: Option<Seq>,
     /// Last bus message of this replica, when it is on a bus.
     pub bus_seq: Option<BusSeq>,
     /// The bridge's trust.

@@ -78,9 +78,10 @@ impl LogLife {
         self.known().waits = waits;
     }
 
-    /// A reset goes to the log, and ends there.
+    /// A reset goes to the log, and ends there. One of what is missing below is no newer.
     pub(super) fn set_reset(&self, end: Cursor) {
-        self.known().reset = Some(end);
+        let mut known = self.known();
+        known.reset = known.reset.max(Some(end));
     }
 
     // === the bus's side ===

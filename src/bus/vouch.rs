@@ -119,10 +119,7 @@ impl VouchWatch {
 
 impl Watched {
     fn tell(&mut self, now_ms: u64) {
-        let best = match self.vouches.best(now_ms) {
-            Some((cursor, trust)) => Upstream::Vouched { cursor, trust },
-            None => Upstream::Silent,
-        };
+        let best = self.vouches.best(now_ms);
         self.best.send_if_modified(|told| std::mem::replace(told, best) != best);
     }
 }
@@ -143,6 +140,7 @@ mod tests {
             replica: replica.clone(),
             epoch: Epoch(1),
             next_seq: Seq(5),
+            view_seq: None,
             bus_seq: None,
             trust,
             reason: "r".to_owned(),
@@ -151,7 +149,7 @@ mod tests {
         };
         let said = |trust| {
             let cursor = Cursor { epoch: Epoch(1), next_seq: Seq(5) };
-            Upstream::Vouched { cursor, trust }
+            Upstream::Vouched { cursor, trust, view: Seq(5) }
         };
         let upstream = vouches.follow(&replica.key());
         vouches.heard(&status(Trust::Exact, 100));

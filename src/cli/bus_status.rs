@@ -96,11 +96,12 @@ fn replica(console: &mut Console<'_>, it: &ReplicaStanding) -> std::io::Result<(
     if it.said.is_empty() {
         console.line("  no bridge speaks for it")?;
     }
-    for Status { bridge, trust, reason, next_seq, epoch, at, .. } in &it.said {
+    for Status { bridge, trust, reason, next_seq, view_seq, epoch, at, .. } in &it.said {
         let why = if *trust == Trust::Exact { String::new() } else { format!(" ({reason})") };
+        let view = view_seq.map(|view| format!(", its view at {view}")).unwrap_or_default();
         let ago = ago(*at);
         console.line(&format!(
-            "  bridge {bridge}: trust {trust}{why}, next seq {next_seq} of epoch {epoch}, {ago}"
+            "  bridge {bridge}: trust {trust}{why}, next seq {next_seq} of epoch {epoch}{view}, {ago}"
         ))?;
     }
     Ok(())
@@ -170,6 +171,7 @@ fn replica_json(it: &ReplicaStanding) -> Value {
             "reason": status.reason,
             "epoch": status.epoch.0,
             "next_seq": status.next_seq.0,
+            "view_seq": status.view_seq.map(|seq| seq.0),
             "at": status.at,
         })
     });

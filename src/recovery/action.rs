@@ -114,13 +114,15 @@ pub enum TrustReason {
     BridgeSilent,
     /// The view is not as far yet as the bridges say that the log is.
     CatchingUp,
+    /// A bridge's view is further than the log has come within a lease.
+    LogBehind,
     /// The bridges that write the log believe no more than this.
     Upstream,
 }
 
 impl TrustReason {
     /// Every reason.
-    pub const ALL: [TrustReason; 24] = [
+    pub const ALL: [TrustReason; 25] = [
         TrustReason::Contiguous,
         TrustReason::JoinedLate,
         TrustReason::Joining,
@@ -144,6 +146,7 @@ impl TrustReason {
         TrustReason::RankMissing,
         TrustReason::BridgeSilent,
         TrustReason::CatchingUp,
+        TrustReason::LogBehind,
         TrustReason::Upstream,
     ];
 
@@ -178,6 +181,7 @@ impl TrustReason {
             TrustReason::RankMissing => "rank_missing",
             TrustReason::BridgeSilent => "bridge_silent",
             TrustReason::CatchingUp => "catching_up",
+            TrustReason::LogBehind => "log_behind",
             TrustReason::Upstream => "upstream",
         }
     }

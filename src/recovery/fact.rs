@@ -121,6 +121,8 @@ pub enum Fact {
     Vouched,
     /// The log is ahead of the view, and nothing came: it is read.
     TailBehind(Seq),
+    /// What a bridge has did not come over the log within a lease: the view is too old.
+    LogBehind(Seq),
     /// The bridges believe more than we do: their view is fetched.
     Refetched,
     /// What the engine's journal no longer has came from another bridge's copy on the bus.
@@ -186,6 +188,7 @@ impl Fact {
             Fact::BridgeSilent => "bridge_silent",
             Fact::Vouched => "vouched",
             Fact::TailBehind(_) => "tail_behind",
+            Fact::LogBehind(_) => "log_behind",
             Fact::Refetched => "refetched",
             Fact::HealedByTwin(_) => "healed_by_twin",
         }

@@ -233,7 +233,8 @@ impl Recovery {
     /// The moment at which the shell must step with [`Input::DeadlineReached`].
     pub fn next_deadline(&self) -> Option<Tick> {
         let tail_at = self.tail.map(|(_, at)| at);
-        let timers = [self.phase.deadline(), self.lease_at(), tail_at, self.vouch_at()];
+        let (vouch_at, awaited) = (self.vouch_at(), self.awaited_until());
+        let timers = [self.phase.deadline(), self.lease_at(), tail_at, vouch_at, awaited];
         timers.into_iter().flatten().min()
     }
 

@@ -2,7 +2,7 @@
 //! missed the end.
 
 use kvbridge_adapters_api::Upstream;
-use kvbridge_schemas::{Seq, TierTrust, Trust};
+use kvbridge_schemas::{Cursor, Seq, TierTrust, Trust};
 
 use super::{
     Action, Cx, Fact, Recovery, Tick, TrustReason,
@@ -26,6 +26,10 @@ pub(super) struct Vouched {
     rise: Option<(Seq, Trust)>,
     /// They are further than we are, since then.
     behind: Option<(Seq, Tick)>,
+    /// Their own view was here then, and ours is not yet.
+    awaited: Option<(Cursor, Tick)>,
+    /// What was awaited did not come within a lease.
+    overdue: bool,
     /// A reset emptied the view, which says nothing of theirs.
     emptied: bool,
     /// No view is fetched anew before.
@@ -37,6 +41,30 @@ impl Vouched {
     pub(super) fn start_over(&mut self) {
         self.break_off();
         self.emptied = false;
+    }
+
+    /// A bridge's view is at `view`, and ours at `ours`. However often the log is read to its end,
+    /// that end is as old as what it lacks: so this goes on while a look is open, through a
+    /// reconnect, and with a view that was fetched. Whether it fell due just now.
+    fn wait_for(&mut self, now: Tick, ours: Cursor, view: Seq, lease_ms: u64) -> bool {
+        let of_this_life = |(target, _): &(Cursor, Tick)| target.epoch == ours.epoch;
+        let awaited = self.awaited.filter(of_this_life);
+        if ours.next_seq >= view {
+            (self.awaited, self.overdue) = (None, false);
+            return false;
+        }
+        self.overdue &= awaited.is_some();
+        let begun = (Cursor { next_seq: view, ..ours }, now);
+        let (target, since) = awaited.unwrap_or(begun);
+        let late = since.plus(lease_ms) <= now;
+        if ours >= target {
+            // It came. The next one shows whether the log has caught up or stays as late.
+            (self.awaited, self.overdue) = (Some(begun), self.overdue && late);
+            return false;
+        }
+        // A bridge that speaks instead of one that was further is waited for no longer than for it.
+        self.awaited = Some((target.min(begun.0), since));
+        late && !std::mem::replace(&mut self.overdue, true)
     }
 
     /// A reset took from the view what the bridges may still have.
@@ -79,11 +107,14 @@ impl Recovery {
 
     /// After every step: compares how far we are, and goes for a better view if there is one.
     pub(super) fn follow_vouch(&mut self, cx: &mut Cx<'_>) {
-        let Some((theirs, trust)) = self.vouch() else {
+        let Some((theirs, trust, view)) = self.vouch() else {
             (self.vouched.granted, self.vouched.rise) = (Trust::None, None);
             self.vouched.behind = None;
             return;
         };
+        if self.vouched.wait_for(cx.now, self.cursor, view, self.settings.limits.lease_ms) {
+            cx.record(Fact::LogBehind(self.cursor.next_seq));
+        }
         let stands = self.settled() && self.anchored();
         let ours = self.cursor.next_seq;
         self.vouched.hear((theirs, trust), stands.then_some(ours));
@@ -108,10 +139,10 @@ impl Recovery {
     }
 
     /// The word that counts: one of this very life.
-    fn vouch(&self) -> Option<(Seq, Trust)> {
+    fn vouch(&self) -> Option<(Seq, Trust, Seq)> {
         match self.vouched.said? {
-            Upstream::Vouched { cursor, trust } if cursor.epoch == self.cursor.epoch => {
-                Some((cursor.next_seq, trust))
+            Upstream::Vouched { cursor, trust, view } if cursor.epoch == self.cursor.epoch => {
+                Some((cursor.next_seq, trust, view))
             }
             Upstream::Vouched { .. } | Upstream::Silent => None,
         }
@@ -139,8 +170,18 @@ impl Recovery {
         if !self.vouched.reached {
             return (TierTrust::default(), TrustReason::CatchingUp);
         }
+        if self.vouched.overdue {
+            return (TierTrust::default(), TrustReason::LogBehind);
+        }
         let capped = own.min(TierTrust::all(self.vouched.granted));
         if capped == own { (own, reason) } else { (capped, TrustReason::Upstream) }
+    }
+
+    /// When what a bridge has and the log lacks was waited for long enough.
+    pub(super) fn awaited_until(&self) -> Option<Tick> {
+        let open = self.vouch().is_some() && !self.vouched.overdue;
+        let awaited = self.vouched.awaited.filter(|(to, _)| open && to.epoch == self.cursor.epoch);
+        awaited.map(|(_, since)| since.plus(self.settings.limits.lease_ms))
     }
 
     /// When the end of the log counts as missed, or a better view may be fetched.
@@ -150,7 +191,7 @@ impl Recovery {
         }
         let wait_ms = self.settings.limits.tail_wait_ms;
         let behind = self.vouched.behind.map(|(_, since)| since.plus(wait_ms));
-        let better = self.vouch().is_some_and(|(_, trust)| self.could_be_better(trust));
+        let better = self.vouch().is_some_and(|(_, trust, _)| self.could_be_better(trust));
         let refetch = better.then_some(self.vouched.refetch_at);
         [behind, refetch].into_iter().flatten().min()
     }

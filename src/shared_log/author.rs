@@ -260,11 +260,14 @@ impl Author {
         }
     }
 
-    /// What the log lacks before `first`, if our view has all of it and it was not asked yet.
+    /// What the log lacks before `first`, from below its end on, if our view has all of it and it
+    /// was not asked yet.
     fn lacks(&self, first: Seq, life: &Naming) -> Option<Seq> {
-        let next = self.lane.log()?.next_seq;
-        let asked = self.spent == Some(next) || self.lane.is_behind();
-        (next < first && !asked && life.has_all(next, first)).then_some(next)
+        let end = self.lane.log()?.next_seq;
+        let ours = |next: &Seq| *next < first && life.has_all(*next, first);
+        let asked = |next: &Seq| self.spent == Some(*next) || self.lane.is_behind();
+        let lacks = [self.lane.first_missing(), Some(end)];
+        lacks.into_iter().flatten().find(|next| ours(next) && !asked(next))
     }
 
     // === the engine's journal ===
@@ -321,6 +324,7 @@ impl Author {
             Some(Asked { end: None, .. }) => life.journal(None),
             Some(Asked { next, .. }) => {
                 self.spent = Some(next);
+                self.lane.missing_is_lost(&mut self.made);
                 self.write_unnamed(now_ms, life);
             }
             None => (),

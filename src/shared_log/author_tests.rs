@@ -57,3 +57,28 @@ fn a_question_does_not_outlive_its_connection() {
     assert!(!life.is_ours(Seq(0), Digest([2; 16])));
     assert_eq!(author.asked_until_ms(), None);
 }
+
+/// An earlier process of this bridge was killed with a hole in its window. The view was restored
+/// from behind it, so only the engine's journal still has those batches; what it has not is said.
+#[test]
+fn what_is_missing_below_the_end_of_the_log_is_asked_for_and_then_said() {
+    let lane = Lane::new(replica(), EngineKind::Vllm, Arc::from("b"));
+    let limits = UnnamedLimits { batches_max: 9, bytes_max: 1 << 20 };
+    let at = Cursor { epoch: Epoch(7), next_seq: Seq(5) };
+    let (mut author, mut life) = (Author::new(lane, limits, 100), Naming::new(at, 9));
+    life.restore((0..5).map(|seq| (Seq(seq), Digest([1; 16]))));
+    author.attached(&mut life, true, false);
+    life.own(Epoch(7), 1);
+    let missing = vec![Seq(2), Seq(3)];
+    assert!(life.call(Epoch(7), Name::Named(Named { local: Epoch(7), log: at, missing })));
+    author.take_name(1, &mut life);
+    author.applied(2, batch(5, 1), Some(&mut life));
+    assert_eq!(author.wish(2, true), Some(Seq(2)));
+    author.answered(3, batch(2, 1), &mut life);
+    author.give_up(200, &mut life);
+    author.applied(201, batch(6, 1), Some(&mut life));
+    let made = author.made();
+    let covered =
+        made.iter().map(|it| (it.envelope.seq.0, it.envelope.span, it.envelope.events.len()));
+    assert_eq!(covered.collect::<Vec<_>>(), [(2, 1, 0), (3, 1, 1), (5, 1, 0), (6, 1, 0)]);
+}

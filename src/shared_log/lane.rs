@@ -126,6 +126,28 @@ impl Lane {
         self.log
     }
 
+    /// The first seq below the log's end that is not on it.
+    pub fn first_missing(&self) -> Option<Seq> {
+        self.missing.first().copied()
+    }
+
+    /// What is missing below the end of the log will not be had any more: that is said of exactly
+    /// these seqs, so that whoever is past them loses nothing.
+    pub fn missing_is_lost(&mut self, out: &mut Vec<Outgoing>) {
+        let (Some(log), false) = (self.log, self.left_out) else { return };
+        while let Some(seq) = self.missing.pop_first() {
+            let mut span = 1;
+            while self.missing.remove(&seq.plus(u64::from(span))) {
+                span += 1;
+            }
+            let covered = Covered { epoch: log.epoch, seq, span };
+            let (cause, trust) = (ResetCause::PermanentHole, Trust::LowerBound);
+            let lost = reset_envelope(&self.replica, &self.engine, covered, cause, trust);
+            let id = self.own_id(covered);
+            out.push(Outgoing { envelope: Arc::new(lost), id });
+        }
+    }
+
     /// What this bridge believes from here on.
     pub fn says(&mut self, change: TrustChange, out: &mut Vec<Outgoing>) {
         let (Some(log), false) = (self.log, self.left_out) else { return };
@@ -266,9 +288,13 @@ impl Lane {
         }
     }
 
-    /// Covers a hole. A span has 32 bits; of a longer hole its last part, which readers meet.
+    /// Covers a hole, and from the first seq on that the log lacks below: the view begins anew, so
+    /// nobody here will write that one, and who stands there would have to find out for himself. A
+    /// span has 32 bits; of a longer hole its last part, which readers meet.
     fn reset(&mut self, hole: Hole, cause: ResetCause, trust: Trust, out: &mut Vec<Outgoing>) {
         let Hole { epoch, next, end } = hole;
+        let next = self.missing.pop_first().map_or(next, |missing| missing.min(next));
+        self.missing.retain(|missing| *missing >= end);
         let span = u32::try_from(end.0.saturating_sub(next.0)).unwrap_or(u32::MAX);
         let seq = end.minus(u64::from(span));
         let covered = Covered { epoch, seq, span };

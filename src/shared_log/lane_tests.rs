@@ -199,6 +199,29 @@ fn what_is_missing_below_the_end_of_a_log_is_written_late() {
     assert_eq!(apply(&mut lane, 0..11), "3, 6, 9, 10");
 }
 
+/// A bridge was killed with a hole in its window, and its successor learns the life from behind it:
+/// whoever stands before the hole is told of it too.
+#[test]
+fn a_reset_covers_what_is_missing_below_the_end_of_a_log() {
+    let mut lane = lane();
+    lane.go_on(Cursor { epoch: Epoch(1), next_seq: Seq(9) }, [Seq(3), Seq(4), Seq(6)]);
+    assert_eq!(apply(&mut lane, [3]), "3");
+    assert_eq!(apply(&mut lane, 12..14), "4+8 permanent_hole, 12, 13");
+    assert_eq!(apply(&mut lane, [4, 6, 15]), "14+1 permanent_hole, 15", "once");
+}
+
+/// Whoever is past it loses nothing: the reset covers what is missing and no more.
+#[test]
+fn what_is_missing_below_the_end_of_a_log_and_not_to_be_had_is_said() {
+    let mut lane = lane();
+    lane.go_on(Cursor { epoch: Epoch(1), next_seq: Seq(9) }, [Seq(3), Seq(4), Seq(6)]);
+    assert_eq!(lane.first_missing(), Some(Seq(3)));
+    let mut out = Vec::new();
+    lane.missing_is_lost(&mut out);
+    assert_eq!(show(&out), "3+2 permanent_hole, 6+1 permanent_hole");
+    assert_eq!(apply(&mut lane, [4, 6, 9, 10]), "9, 10");
+}
+
 #[test]
 fn trust_is_said_where_the_log_stands_and_covers_nothing() {
     let mut lane = lane();

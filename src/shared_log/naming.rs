@@ -314,10 +314,13 @@ impl Naming {
         {
             (self.granted, self.rise) = (trust, None);
         }
+        let ours = named.local == self.local;
+        let ahead = Some(self.own.next_seq).filter(|view| ours && *view > acked.next_seq);
         Some(Status {
             replica: replica.clone(),
             epoch: acked.epoch,
             next_seq: acked.next_seq,
+            view_seq: ahead,
             bus_seq,
             trust: self.granted,
             reason: self.standing.1.to_owned(),

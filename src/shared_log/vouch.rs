@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use kvbridge_schemas::{Cursor, Status, Trust};
+use kvbridge_adapters_api::Upstream;
+use kvbridge_schemas::{Cursor, Seq, Status, Trust};
 
 /// Bridges of one replica that are told apart. Two or three are usual. Full: the one that was
 /// silent longest goes.
@@ -21,6 +22,8 @@ pub struct Vouches {
 #[derive(Clone, Copy, Debug)]
 struct Vouch {
     cursor: Cursor,
+    /// How far the bridge's own view is: no less than the log.
+    view: Seq,
     trust: Trust,
     /// By the bridge's clock.
     said_at: u64,
@@ -60,6 +63,7 @@ impl Vouches {
         let cursor = Cursor { epoch: status.epoch, next_seq: status.next_seq };
         let mut vouch = Vouch {
             cursor,
+            view: status.view_seq.map_or(cursor.next_seq, |view| view.max(cursor.next_seq)),
             trust: status.trust,
             said_at: status.at,
             heard_at_ms: now_ms,
@@ -82,17 +86,26 @@ impl Vouches {
             && at >= vouch.cursor
         {
             vouch.trust = vouch.trust.min(trust);
-            vouch.cursor = at;
+            // Of another life than the heartbeat was of nothing is known but the log.
+            let view = if vouch.cursor.epoch == at.epoch { vouch.view } else { Seq(0) };
+            (vouch.cursor, vouch.view) = (at, view.max(at.next_seq));
             vouch.in_log = Some((at, trust, now_ms));
         }
     }
 
     /// The best word that is fresh: of the newest life, then of the most trust, then the furthest.
-    pub fn best(&self, now_ms: u64) -> Option<(Cursor, Trust)> {
+    pub fn best(&self, now_ms: u64) -> Upstream {
         let fresh = self.by_bridge.values().filter(|vouch| now_ms < self.expiry(vouch));
-        let best =
-            fresh.max_by_key(|vouch| (vouch.cursor.epoch, vouch.trust, vouch.cursor.next_seq));
-        best.map(|vouch| (vouch.cursor, vouch.trust))
+        let rank = |vouch: &&Vouch| {
+            let Vouch { cursor, view, trust, .. } = **vouch;
+            (cursor.epoch, trust, cursor.next_seq, view)
+        };
+        match fresh.max_by_key(rank) {
+            Some(Vouch { cursor, trust, view, .. }) => {
+                Upstream::Vouched { cursor: *cursor, trust: *trust, view: *view }
+            }
+            None => Upstream::Silent,
+        }
     }
 
     /// When the next word runs out.
@@ -108,7 +121,7 @@ impl Vouches {
 
 #[cfg(test)]
 mod tests {
-    use kvbridge_schemas::{Epoch, Replica, Seq};
+    use kvbridge_schemas::{Epoch, Replica};
 
     use super::*;
 
@@ -117,6 +130,7 @@ mod tests {
             replica: Replica { model: "m".into(), instance: "h:1".into(), rank: 0 },
             epoch: Epoch(epoch),
             next_seq: Seq(next_seq),
+            view_seq: None,
             bus_seq: None,
             trust,
             reason: "r".into(),
@@ -126,8 +140,12 @@ mod tests {
     }
 
     fn best(vouches: &Vouches, now_ms: u64) -> Option<(u64, u64, Trust)> {
-        let (cursor, trust) = vouches.best(now_ms)?;
-        Some((cursor.epoch.0, cursor.next_seq.0, trust))
+        match vouches.best(now_ms) {
+            Upstream::Vouched { cursor, trust, .. } => {
+                Some((cursor.epoch.0, cursor.next_seq.0, trust))
+            }
+            Upstream::Silent => None,
+        }
     }
 
     #[test]
@@ -196,6 +214,34 @@ mod tests {
         // Who has not been heard is not made alive.
         vouches.said(9_000, "z", at(90), Trust::Exact);
         assert_eq!(best(&vouches, 11_000), None);
+    }
+
+    /// Who says nothing of its view is no further than its log.
+    #[test]
+    fn a_view_is_never_behind_its_log() {
+        let mut vouches = Vouches::new(5_000);
+        let view = |vouches: &Vouches| match vouches.best(5) {
+            Upstream::Vouched { view, .. } => view.0,
+            Upstream::Silent => panic!("somebody spoke"),
+        };
+        let said = |next_seq, view_seq, at| Status {
+            view_seq,
+            ..status("a", 1, next_seq, Trust::Exact, at)
+        };
+        for (at, (next_seq, view_seq, is)) in
+            [(10, None, 10), (10, Some(Seq(7)), 10), (10, Some(Seq(90)), 90)]
+                .into_iter()
+                .enumerate()
+        {
+            vouches.heard(1, &said(next_seq, view_seq, at as u64));
+            assert_eq!(view(&vouches), is);
+        }
+        // The log says less of trust, and nothing of the view; another life has another view.
+        let at = |epoch, next_seq| Cursor { epoch: Epoch(epoch), next_seq: Seq(next_seq) };
+        vouches.said(2, "a", at(1, 20), Trust::LowerBound);
+        assert_eq!(view(&vouches), 90);
+        vouches.said(3, "a", at(2, 3), Trust::None);
+        assert_eq!(view(&vouches), 3);
     }
 
     #[test]

@@ -128,6 +128,7 @@ fn level(fact: Fact) -> Level {
         | Fact::BridgeSilent
         | Fact::RankMissing
         | Fact::TailBehind(_)
+        | Fact::LogBehind(_)
         | Fact::HealedByTwin(_) => Level::Warn,
         Fact::NewEpoch(_)
         | Fact::Rollback(_)
@@ -174,6 +175,7 @@ fn detail(fact: Fact) -> Detail {
         | Fact::Flushed(seq)
         | Fact::TailLoss(seq)
         | Fact::TailBehind(seq)
+        | Fact::LogBehind(seq)
         | Fact::Resumed(seq)
         | Fact::HealedByTwin(seq) => Detail { seq: Some(seq.0), count: None },
         _ => Detail::default(),

@@ -55,7 +55,8 @@ impl Bridge {
             }
             if is_reset(&message) {
                 let Envelope { epoch, seq, span, .. } = *message.envelope;
-                self.reset = Some(Cursor { epoch, next_seq: seq.plus(u64::from(span)) });
+                let end = Cursor { epoch, next_seq: seq.plus(u64::from(span)) };
+                self.reset = self.reset.max(Some(end));
             }
             self.sender.push(message);
         }

@@ -186,10 +186,12 @@ impl Consumer {
 
     /// What bridges say, if that has changed.
     fn hear(&mut self, now: u64) -> Result<(), Violation> {
-        let best = match self.vouches.best(now) {
-            Some((cursor, trust)) => Upstream::Vouched { cursor, trust },
-            None => Upstream::Silent,
-        };
+        let mut best = self.vouches.best(now);
+        if let (Upstream::Vouched { cursor, view, .. }, Some(Mistake::ViewsIgnored)) =
+            (&mut best, self.mistake)
+        {
+            *view = cursor.next_seq;
+        }
         if self.upstream == Some(best) || self.mistake == Some(Mistake::UpstreamIgnored) {
             return Ok(());
         }

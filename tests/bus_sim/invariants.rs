@@ -9,6 +9,7 @@ use kvbridge::{
 };
 
 use crate::{
+    age::Age,
     bridge::Bridge,
     consumer::Consumer,
     engine::{Engine, Residency},
@@ -44,7 +45,9 @@ impl fmt::Display for Violation {
 }
 
 impl World {
-    /// Whatever is announced is true of one life, which goes on or ended not long ago.
+    /// Whatever is announced is true of one life, which goes on or ended not long ago. What a
+    /// reader is told is not much older either: a bridge believes for a lease what it does not see,
+    /// and a reader waits as long for what a bridge has.
     pub(crate) fn check_safety(&self) -> Result<(), Violation> {
         let lease_ms = hop_limits().lease_ms;
         for bridge in &self.bridges {
@@ -54,7 +57,7 @@ impl World {
                 cursor: bridge.recovery.cursor(),
                 view: &bridge.view,
             };
-            told.holds(&self.engine, self.now, lease_ms + SLACK_MS)?;
+            told.holds(&self.engine, self.now, lease_ms + SLACK_MS, None)?;
         }
         for consumer in &self.consumers {
             let told = Told {
@@ -66,7 +69,7 @@ impl World {
             // A bridge that is cut off from the engine believes for a lease, and is believed for
             // as long as its last word counts.
             let grace_ms = lease_ms + STATUS_TTL_MS + SLACK_MS + self.status_delay_max;
-            told.holds(&self.engine, self.now, grace_ms)?;
+            told.holds(&self.engine, self.now, grace_ms, Some((&self.age, grace_ms + lease_ms)))?;
             self.check_vouched(consumer)?;
             if consumer.recovery.cursor().epoch < consumer.epoch {
                 let name = consumer.name;
@@ -170,7 +173,13 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    fn holds(&self, engine: &Engine, now: u64, grace_ms: u64) -> Result<(), Violation> {
+    fn holds(
+        &self,
+        engine: &Engine,
+        now: u64,
+        grace_ms: u64,
+        young: Option<(&Age, u64)>,
+    ) -> Result<(), Violation> {
         if self.trust == TierTrust::default() {
             return Ok(());
         }
@@ -178,9 +187,18 @@ impl Told<'_> {
         let seen = residency(self.view);
         let recent =
             |life: &usize| engine.ended_at[*life].is_none_or(|ended| now - ended <= grace_ms);
-        let mut lives = (0..=engine.life).rev().filter(recent);
-        if lives.any(|life| self.is_true_of(engine, life, &seen)) {
-            return Ok(());
+        let lives = (0..=engine.life).rev().filter(recent);
+        let mut lives = lives.filter(|life| self.is_true_of(engine, *life, &seen)).peekable();
+        if lives.peek().is_some() {
+            let Some((age, most_ms)) = young else { return Ok(()) };
+            let next_seq = self.cursor.next_seq.0;
+            if lives.any(|life| age.is_young((life, next_seq), now, most_ms)) {
+                return Ok(());
+            }
+            return Err(Violation::new(format!(
+                "{} says {:?} of {:?}, which the engine left more than {most_ms} ms ago",
+                self.name, self.trust, self.cursor
+            )));
         }
         let truth = engine.truth(engine.life, self.cursor.next_seq.0);
         Err(Violation::new(format!(

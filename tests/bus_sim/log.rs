@@ -13,7 +13,12 @@ use kvbridge::{
     shared_log::{LogEnds, Outgoing, Pointer},
 };
 
-use crate::{invariants::Violation, reading::WINDOW};
+use crate::{
+    faults::{Fault, Faults},
+    invariants::Violation,
+    reading::WINDOW,
+    rng::Rng,
+};
 
 /// A bridge may be away for so long when the stream is made anew.
 const REFILLED_MS: u64 = 1_000;
@@ -26,6 +31,9 @@ pub(crate) struct Stored {
     pub(crate) envelope: Arc<Envelope>,
     pub(crate) stored_at: u64,
 }
+
+/// For how long its disk is full at most: longer than anything may be believed unseen.
+const FULL_MS: u64 = 3_400;
 
 /// What the stream answers to a writer.
 #[derive(Clone, Copy)]
@@ -48,10 +56,12 @@ pub(crate) struct Log {
     /// In what form the batches of a life are.
     forms: BTreeMap<Epoch, String>,
     pub(crate) stored_twice: u64,
+    full_until: u64,
+    disk: Rng,
 }
 
 impl Log {
-    pub(crate) fn new(kept_max: u64, known_ms: u64) -> Log {
+    pub(crate) fn new(kept_max: u64, known_ms: u64, disk: Rng) -> Log {
         Log {
             created: 1,
             first: 1,
@@ -64,7 +74,24 @@ impl Log {
             names: BTreeSet::new(),
             forms: BTreeMap::new(),
             stored_twice: 0,
+            full_until: 0,
+            disk,
         }
+    }
+
+    /// Its disk is full for a while, or has room again, at the latest when faults are off.
+    pub(crate) fn turn(&mut self, now: u64, faults: &Faults) {
+        if faults.strike(Fault::DiskFull, &mut self.disk) {
+            self.full_until = now + 100 + self.disk.below(FULL_MS);
+        }
+        if !faults.has(Fault::DiskFull) {
+            self.full_until = 0;
+        }
+    }
+
+    /// Whether it stores nothing.
+    pub(crate) fn is_full(&self, now: u64) -> bool {
+        now < self.full_until
     }
 
     /// Stores a message, or finds that it is there.

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::struct_excessive_bools, reason = "profiles and faults are lists of switches")]
 
+mod age;
 mod bridge;
 mod consumer;
 mod desk;
@@ -138,6 +139,15 @@ fn fresh_seeds_are_safe_and_live() {
     }
 }
 
+/// Seeds that found something: a bridge that was killed with a hole in its window, and whose next
+/// process had nothing to fill it with.
+#[test]
+fn seeds_that_failed_once_hold() {
+    for seed in [100_533] {
+        must_hold(seed);
+    }
+}
+
 #[test]
 fn one_seed() {
     let Some(seed) = env("KVBRIDGE_SIM_SEED") else { return };
@@ -172,7 +182,7 @@ fn kind_by_kind() {
     let Some(seeds) = env("KVBRIDGE_SIM_KINDS") else { return };
     let first = first();
     println!("{}", repairs::HEAD);
-    for kind in Fault::HOP.iter().chain(&Fault::BUS).map(|(fault, _)| *fault) {
+    for kind in Fault::all().map(|(fault, _)| fault) {
         let (mut struck, mut repairs) = (0, Repairs::default());
         for seed in first..first + seeds {
             let mut world = World::new(seed, None, BTreeSet::new(), Trace::default());
@@ -213,6 +223,7 @@ const CAUGHT: &[(Mistake, u64)] = &[
     (Mistake::LastWriterWins, 0),
     (Mistake::RetentionByAppSeq, 1),
     (Mistake::EpochNotEqual, 20),
+    (Mistake::ViewsIgnored, 16),
 ];
 
 #[test]

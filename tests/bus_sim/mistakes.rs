@@ -12,6 +12,8 @@ pub(crate) enum Mistake {
     EpochNotEqual,
     /// A reader does not care what bridges believe.
     UpstreamIgnored,
+    /// A reader does not care how far bridges' views are: the end of the log is enough.
+    ViewsIgnored,
     /// A bridge that lost history says nothing of it.
     NothingOnResync,
     /// Whoever stored a snapshot last is the one that readers are sent to.
@@ -37,7 +39,7 @@ pub(crate) enum Mistake {
 }
 
 impl Mistake {
-    pub(crate) const ALL: [Mistake; 13] = [
+    pub(crate) const ALL: [Mistake; 14] = [
         Mistake::UpstreamIgnored,
         Mistake::NothingOnResync,
         Mistake::BatchesShareMessage,
@@ -51,6 +53,7 @@ impl Mistake {
         Mistake::LastWriterWins,
         Mistake::RetentionByAppSeq,
         Mistake::EpochNotEqual,
+        Mistake::ViewsIgnored,
     ];
 
     /// What it is in a reader's machine.

@@ -140,6 +140,9 @@ impl Sender {
 
     fn arrive(&mut self, now: u64, log: &mut Log, faults: &Faults) -> Result<(), Violation> {
         while let Some((_, turn, message)) = self.up.pop_front_if(|(at, _, _)| *at <= now) {
+            if log.is_full(now) {
+                continue;
+            }
             if self.swallow > 0 {
                 self.swallow -= 1;
                 continue;

@@ -9,6 +9,7 @@ use kvbridge::{
 };
 
 use crate::{
+    age::Age,
     bridge::{Bridge, Cut},
     consumer::{Asked, Consumer},
     desk::Registry,
@@ -45,6 +46,7 @@ struct Fresh {
 pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) engine: Engine,
+    pub(crate) age: Age,
     pub(crate) bridges: Vec<Bridge>,
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) log: Log,
@@ -86,6 +88,8 @@ impl World {
             faults.set(fault, 0);
         }
         faults.swarm(&Fault::BUS, 4_000, &mut rng);
+        let mut server = Rng::new(!seed);
+        faults.swarm(&Fault::SERVER, 2_500, &mut server);
         let bridges = bridges(&profile, mistake, &trace, &mut rng);
         let names = ["near", "late"];
         let joins = [rng.below(200), rng.below(FAULTY_MS + CALM_MS / 4)];
@@ -102,10 +106,11 @@ impl World {
         World {
             now: 0,
             engine: Engine::new(profile, &mut rng.fork()),
+            age: Age::default(),
             bridges,
             words: consumers.iter().map(|_| VecDeque::new()).collect(),
             consumers,
-            log: Log::new(kept_max, 400 + rng.below(1_000)),
+            log: Log::new(kept_max, 400 + rng.below(1_000), server),
             trace,
             unknown: 0,
             status_delay_max: if faults.has(Fault::StatusSlow) { 120 } else { 10 },
@@ -147,6 +152,7 @@ impl World {
     fn turn(&mut self) -> Result<(), Violation> {
         self.now += STEP_MS;
         self.engine_turn();
+        self.age.note(self.now, &self.engine);
         self.bridges_turn()?;
         let last_second = self.now > FAULTY_MS + CALM_MS - 1_000;
         if !last_second {
@@ -225,6 +231,7 @@ impl World {
     }
 
     fn log_turn(&mut self) {
+        self.log.turn(self.now, &self.faults);
         if self.faults.strike(Fault::MadeAnew, &mut self.rng) {
             self.trace.say(|| format!("{:>6} ---- log made anew ----", self.now));
             self.log.make_anew(self.now);

@@ -259,7 +259,7 @@ fn a_reader_hears_who_speaks_and_when_nobody_does() {
         let streams = nats_bus::config(&server).streams;
         let heard = async {
             best.wait_for(|best| {
-                matches!(best, Upstream::Vouched { cursor, trust: Trust::Exact }
+                matches!(best, Upstream::Vouched { cursor, trust: Trust::Exact, .. }
                     if cursor.next_seq == Seq(10))
             })
             .await

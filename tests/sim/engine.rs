@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, VecDeque};
 use kvbridge::{
     api::{Batch, Loss},
     schemas::{
-        BlockHash, ClearCause, Cleared, Epoch, Event, HashInfo, HashScheme, Parent, Scope, Seq,
-        Tier, digest,
+        BlockHash, ClearCause, Cleared, Digest, Epoch, Event, HashInfo, HashScheme, Parent, Scope,
+        Seq, Tier, digest,
     },
 };
 
 use crate::{
-    events::{removed, stored},
+    events::{payload_of, removed, stored},
     rng::Rng,
 };
 
@@ -79,6 +79,8 @@ pub(crate) struct Engine {
     order: VecDeque<(u64, u32)>,
     /// truth[life][seq] = what is held after that batch.
     truth: Vec<Vec<Residency>>,
+    /// What each life published, by seq: its bytes in short.
+    pub(crate) made: Vec<BTreeMap<Seq, Digest>>,
     /// When each life ended.
     pub(crate) ended_at: Vec<Option<u64>>,
     /// Whether something of this life can never be learnt from its stream.
@@ -111,6 +113,7 @@ impl Engine {
             held: Residency::new(),
             order: VecDeque::new(),
             truth: vec![Vec::new()],
+            made: vec![BTreeMap::new()],
             ended_at: vec![None],
             spoiled: false,
             tag_lost: false,
@@ -145,6 +148,7 @@ impl Engine {
         self.ended_at[self.life] = Some(now);
         self.ended_at.push(None);
         self.truth.push(Vec::new());
+        self.made.push(BTreeMap::new());
         self.life += 1;
         self.next_seq = 0;
         self.journal.clear();
@@ -250,6 +254,7 @@ impl Engine {
     }
 
     fn keep(&mut self, batch: Batch) {
+        self.made[self.life].insert(batch.seq, batch.digest);
         self.journal.push_back(batch);
         while self.journal.len() > self.profile.journal_max {
             self.journal.pop_front();
@@ -263,7 +268,7 @@ impl Engine {
 
     fn batch(&self, now: u64, events: Vec<Event>, loss: Loss) -> Batch {
         let ts = if self.profile.frozen_clock { 1 } else { now * 1_000 + self.life as u64 };
-        let payload = format!("{ts} {loss:?} {events:?}");
+        let payload = payload_of(ts, loss, &events);
         Batch {
             epoch: self.profile.epoch_on_wire.then_some(Epoch(1_000 + self.life as u64)),
             incarnation: self
@@ -273,7 +278,7 @@ impl Engine {
                 .map(|_| format!("life {}", self.life)),
             seq: Seq(self.next_seq),
             span: 1,
-            digest: digest(payload.as_bytes()),
+            digest: digest(&payload),
             ts,
             format: "model",
             hash: HashInfo { scheme: HashScheme::Unknown, block_size: 2 },

@@ -1,8 +1,11 @@
 //! The model engine's events.
 
-use kvbridge::schemas::{
-    BlockHash, Event, Group, GroupKind, Parent, Place, Removed, Stored, StoredBlock, Tier, Tokens,
-    content_hash,
+use kvbridge::{
+    api::Loss,
+    schemas::{
+        BlockHash, Event, Group, GroupKind, Parent, Place, Removed, Stored, StoredBlock, Tier,
+        Tokens, content_hash,
+    },
 };
 
 /// Sequences of some chains are kept apart by a salt.
@@ -61,4 +64,38 @@ pub(crate) fn removed(hash: u64, tier: Tier, group: u32, groups: u32) -> Event {
         hashes: vec![BlockHash::from_u64(hash)],
         place: place(tier, group, groups, false),
     })
+}
+
+/// The bytes of a batch: other events, other bytes.
+pub(crate) fn payload_of(ts: u64, loss: Loss, events: &[Event]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(64 + 48 * events.len());
+    bytes.extend(ts.to_le_bytes());
+    bytes.push(loss as u8);
+    for event in events {
+        match event {
+            Event::Stored(it) => {
+                bytes.extend([1, u8::from(it.parent == Parent::Root)]);
+                if let Parent::Block(parent) = &it.parent {
+                    bytes.extend(parent.as_bytes());
+                }
+                place_of(&it.place, &mut bytes);
+                bytes.push(u8::try_from(it.blocks.len()).unwrap());
+                it.blocks.iter().for_each(|block| bytes.extend(block.hash.as_bytes()));
+            }
+            Event::Removed(it) => {
+                bytes.push(2);
+                place_of(&it.place, &mut bytes);
+                it.hashes.iter().for_each(|hash| bytes.extend(hash.as_bytes()));
+            }
+            // Rare, and of many fields.
+            other => bytes.extend(format!("{other:?}").as_bytes()),
+        }
+    }
+    bytes
+}
+
+fn place_of(place: &Place, bytes: &mut Vec<u8>) {
+    let group = place.group.as_ref().map_or(u32::MAX, |group| group.index);
+    bytes.push(u8::from(place.tier == Tier::Device));
+    bytes.extend(group.to_le_bytes());
 }

@@ -96,11 +96,13 @@ pub(crate) enum Fault {
     ClockJump,
     /// A bridge comes back with another decoder: of the same bytes it reads less.
     OtherDecoder,
+    /// The server's disk is full for a while: it stores nothing, and heartbeats still come.
+    DiskFull,
 }
 
 impl Fault {
     /// How many kinds there are.
-    pub(crate) const COUNT: usize = Fault::OtherDecoder as usize + 1;
+    pub(crate) const COUNT: usize = Fault::DiskFull as usize + 1;
 
     /// Between engine and machine: each kind, and its most per ten thousand opportunities.
     pub(crate) const HOP: [(Fault, u64); 25] = [
@@ -149,6 +151,14 @@ impl Fault {
         (Fault::ClockJump, 8_000),
         (Fault::OtherDecoder, 3_000),
     ];
+
+    /// Of the server alone. Drawn apart, so that the runs of other seeds stay what they were.
+    pub(crate) const SERVER: [(Fault, u64); 1] = [(Fault::DiskFull, 25)];
+
+    /// Every kind that a table tells of.
+    pub(crate) fn all() -> impl Iterator<Item = (Fault, u64)> {
+        Fault::HOP.into_iter().chain(Fault::BUS).chain(Fault::SERVER)
+    }
 }
 
 /// One fault that struck: its kind, and the how-manieth of that kind in its run.
@@ -199,8 +209,8 @@ impl Faults {
         if matches!(kind, Fault::ClockJump | Fault::OtherDecoder) {
             self.set(Fault::BridgeRestart, 20);
         }
-        let known = Fault::HOP.iter().chain(&Fault::BUS).find(|(fault, _)| *fault == kind);
-        self.set(kind, known.map_or(75, |(_, most)| *most));
+        let known = Fault::all().find(|(fault, _)| *fault == kind);
+        self.set(kind, known.map_or(75, |(_, most)| most));
     }
 
     pub(crate) fn has(&self, fault: Fault) -> bool {
@@ -249,7 +259,7 @@ impl Counts {
     }
 
     fn each(&self) -> impl Iterator<Item = (Fault, u64)> + '_ {
-        let kinds = Fault::HOP.iter().chain(&Fault::BUS).map(|(fault, _)| *fault);
+        let kinds = Fault::all().map(|(fault, _)| fault);
         let kinds = kinds.chain([Fault::Stolen, Fault::ProcessRestart]);
         kinds.map(|fault| (fault, self.0[fault as usize])).filter(|(_, count)| *count > 0)
     }

@@ -32,6 +32,11 @@ impl Witness {
         Witness { applied: digests.collect(), ..Witness::default() }
     }
 
+    /// What was applied to the view from there on.
+    pub(crate) fn applied(&self, from: Seq) -> impl Iterator<Item = (&Seq, &Digest)> {
+        self.applied.range(from..)
+    }
+
     /// Ahead of a step: what must follow from this input?
     pub(crate) fn before(&mut self, recovery: &Recovery, input: &Input) {
         self.demand = None;

@@ -20,6 +20,7 @@ use crate::{
     repairs::Repairs,
     restart::Disk,
     rng::Rng,
+    seam::Seam,
     source::{capabilities, profile},
     witness::Witness,
 };
@@ -81,6 +82,8 @@ pub(crate) struct World {
     pub(crate) witness: Witness,
     pub(crate) bare: Bare,
     pub(crate) repairs: Repairs,
+    /// Where the view went on with a life that could not be told from its own.
+    pub(crate) seam: Option<Seam>,
 }
 
 impl World {
@@ -130,6 +133,7 @@ impl World {
             witness: Witness::default(),
             bare: Bare::default(),
             repairs: Repairs::default(),
+            seam: None,
         }
     }
 
@@ -294,18 +298,19 @@ impl World {
             Action::Apply(batch) => {
                 self.view.apply(&batch.events, &mut Vec::new(), &mut findings);
             }
-            Action::Clear { .. } => self.view = View::new(view_settings()),
+            Action::Clear { .. } => (self.view, self.seam) = (View::new(view_settings()), None),
             Action::Install { attempt, .. } => {
                 let at = self.shadows.iter().position(|(open, _)| *open == attempt);
                 let Some((_, shadow)) = at.and_then(|at| self.shadows.remove(at)) else {
                     return Err(Violation::new("install without a shadow view"));
                 };
-                self.view = shadow;
+                (self.view, self.seam) = (shadow, None);
                 self.shadows.clear();
             }
             Action::RequestReplay { attempt, start_seq } => {
                 if self.engine.profile.replay {
                     let batches = self.engine.replay(start_seq);
+                    self.note_seam(start_seq, &batches);
                     let faults = self.faults.clone();
                     self.answers.replay((self.now, attempt), batches, &faults, &mut self.rng);
                 }

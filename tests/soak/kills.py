@@ -70,7 +70,8 @@ class World:
             f'[[sources]]\nengine = "vllm"\nmodel = "fake"\ninstance = "i:1"\n'
             f'endpoint = "tcp://127.0.0.1:{live}"\nreplay = "tcp://127.0.0.1:{replay}"\n'
         )
-        (self.folder / "index.toml").write_text(common)
+        # Shorter than what an operator waits before a full disk is seen to.
+        (self.folder / "index.toml").write_text(f'{common}lease = "15s"\n')
         run = [binary, "--log", "error", "run", "--config"]
         self.commands = {
             "nats-server": [nats, "-c", f"{folder}/nats.conf"],
@@ -226,9 +227,14 @@ def server_disk_full(world):
         rest = fill(store)
         world.loaded.set()
         until("the server takes nothing", lambda: states(world.bridge) != "ready")
-        # The bridge reads its engine as before. The index has what the server still took, as of that seq.
+        # The bridge reads its engine as before. The index has what the server still took, as of that seq,
+        # and hears that the bridge is further: for a lease it may be late, then nothing is believed.
+        started = time.monotonic()
         world.look("disk of the server full, the bridge alone", names=("bridge",))
+        world.loaded.set()
         print(f"kills: meanwhile the index is {standing(world.index)}, the bus {states(world.bridge)}")
+        until("the index believes nothing", lambda: standing(world.index) == "none, log_behind")
+        print(f"kills: the index is {standing(world.index)} after {time.monotonic() - started:.1f} s")
         rest.unlink()
         # A server that met a full disk may have given up its store: it is started again, as its operator does.
         world.kill("nats-server")
@@ -237,8 +243,8 @@ def server_disk_full(world):
 
 
 def standing(url):
-    head, _ = lines(f"{url}/v1/replicas/{KEY}/snapshot")
-    return f"{head['trust']} at {head['resume_seq']}"
+    (found,) = json.loads(ask(f"{url}/v1/replicas"))["replicas"]
+    return f"{found['trust']}, {found['reason']}"
 
 
 def states(url):

@@ -65,6 +65,8 @@ pub enum Upstream {
         cursor: Cursor,
         /// How far its own view may be believed.
         trust: Trust,
+        /// How far that view is, in the same life: no less than the log.
+        view: Seq,
     },
 }
 

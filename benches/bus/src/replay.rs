@@ -103,6 +103,7 @@ async fn speak(context: jetstream::Context, replica: Replica, count: u64) -> any
         replica,
         epoch: EPOCH,
         next_seq: Seq(count),
+        view_seq: None,
         bus_seq: None,
         trust: Trust::Exact,
         reason: "contiguous".to_owned(),

@@ -220,6 +220,7 @@ pub(super) struct StatusIn {
     replica: Option<Got<Replica>>,
     epoch: Option<u64>,
     next_seq: Option<u64>,
+    view_seq: Option<u64>,
     bus_seq: Option<u64>,
     trust: Option<Got<Trust>>,
     reason: Option<String>,
@@ -235,6 +236,7 @@ impl StatusIn {
             replica: need(self.replica, of, "replica")?.0?,
             epoch: Epoch(need(self.epoch, of, "epoch")?),
             next_seq: Seq(need(self.next_seq, of, "next_seq")?),
+            view_seq: self.view_seq.map(Seq),
             bus_seq: self.bus_seq.map(BusSeq),
             trust: need(self.trust, of, "trust")?.0?,
             reason: need(self.reason, of, "reason")?,
@@ -250,6 +252,8 @@ struct StatusOut<'a> {
     replica: Put<'a, Replica>,
     epoch: u64,
     next_seq: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    view_seq: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bus_seq: Option<u64>,
     trust: Put<'a, Trust>,
@@ -269,6 +273,7 @@ impl Wire for Status {
             replica: Put(&self.replica, show),
             epoch: self.epoch.0,
             next_seq: self.next_seq.0,
+            view_seq: self.view_seq.map(|seq| seq.0),
             bus_seq: self.bus_seq.map(|seq| seq.0),
             trust: Put(&self.trust, show),
             reason: &self.reason,

@@ -248,11 +248,13 @@ pub(crate) fn record() -> impl Strategy<Value = SnapshotRecord> {
 
 pub(crate) fn status() -> impl Strategy<Value = Status> {
     let words = (word(), word());
-    (replica(), any::<[u64; 3]>(), option::of(any::<u64>()), trust(), words).prop_map(
-        |(replica, [epoch, next_seq, at], bus_seq, trust, (reason, bridge))| Status {
+    let places = (option::of(any::<u64>()), option::of(any::<u64>()));
+    (replica(), any::<[u64; 3]>(), places, trust(), words).prop_map(
+        |(replica, [epoch, next_seq, at], (view_seq, bus_seq), trust, (reason, bridge))| Status {
             replica,
             epoch: Epoch(epoch),
             next_seq: Seq(next_seq),
+            view_seq: view_seq.map(Seq),
             bus_seq: bus_seq.map(BusSeq),
             trust,
             reason,

@@ -356,6 +356,7 @@ fn snapshots() -> Vec<(&'static str, AnyMessage)> {
         replica: replica(),
         epoch: Epoch(1_796_006_936_000),
         next_seq: Seq(18),
+        view_seq: None,
         bus_seq: Some(BusSeq(41)),
         trust: Trust::Exact,
         reason: "contiguous".into(),
@@ -377,6 +378,7 @@ fn snapshots() -> Vec<(&'static str, AnyMessage)> {
         next_seq: Seq(0),
         ..status.clone()
     };
+    let ahead = Status { view_seq: Some(Seq(4_711)), ..status.clone() };
     vec![
         ("snapshot_header", AnyMessage::Header(header)),
         ("snapshot_header_without_bus", AnyMessage::Header(off_bus)),
@@ -386,6 +388,7 @@ fn snapshots() -> Vec<(&'static str, AnyMessage)> {
         ("snapshot_chunk", AnyMessage::Chunk(vec![record(), full_record(), placed])),
         ("status", AnyMessage::Status(status)),
         ("status_without_bus", AnyMessage::Status(silent)),
+        ("status_with_view", AnyMessage::Status(ahead)),
     ]
 }
 

@@ -222,10 +222,12 @@ impl Desk {
             // A view of another life says nothing of what the log holds.
             let same_life = shown.cursor.epoch == cursor.epoch;
             let trust = if same_life { shown.trust.device } else { Trust::None };
+            let ahead = same_life && shown.cursor.next_seq > cursor.next_seq;
             let status = Status {
                 replica: (*handle.replica).clone(),
                 epoch: cursor.epoch,
                 next_seq: cursor.next_seq,
+                view_seq: ahead.then_some(shown.cursor.next_seq),
                 bus_seq: None,
                 trust,
                 reason: shown.reason.to_owned(),

@@ -11,6 +11,7 @@ mod drained;
 mod exhaustive;
 mod left_out;
 mod log;
+mod log_behind;
 mod plain;
 mod rank;
 mod rollback;

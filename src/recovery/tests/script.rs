@@ -10,7 +10,8 @@
 //! `from_twin 5` `end` `failed` `truncated` `intro 20 barrier 20` (resume 20, 3 records) `intro 20`
 //! `records 3` `snapshot_end` `busy` `replay_busy` `inconsistent` `too_large` `unavailable` ·
 //! `save` (a checkpoint) `restart` (the process comes back with the last one) `forgetful` (… with
-//! nothing but its epoch) · `vouch 5@7 exact` `bridge_silent` (what the bridges behind a log say)
+//! nothing but its epoch) · `vouch 5@7 exact` `vouch 5@7 exact view 9` (the bridge's view is
+//! further than the log) `bridge_silent` (what the bridges behind a log say)
 //! `look_from 3` (a log lacks batches from 3 on) · `live 5 of a` and `intro 6 barrier 5 of a` (the
 //! wire's own name of the life) `disproved` (the engine is not plain).
 
@@ -224,13 +225,17 @@ impl Script {
     }
 }
 
-/// `5@7 exact`: everything of epoch 7 below 5 is on the log.
+/// `5@7 exact`: everything of epoch 7 below 5 is on the log; `… view 9`: its bridge is at 9.
 fn vouch(rest: &str) -> Upstream {
     let (place, trust) = rest.split_once(' ').unwrap();
     let (seq, epoch) = place.split_once('@').unwrap();
     let cursor =
         Cursor { epoch: Epoch(epoch.parse().unwrap()), next_seq: Seq(seq.parse().unwrap()) };
-    Upstream::Vouched { cursor, trust: Trust::from_name(trust) }
+    let (trust, view) = match trust.split_once(" view ") {
+        Some((trust, view)) => (trust, Seq(view.parse().unwrap())),
+        None => (trust, cursor.next_seq),
+    };
+    Upstream::Vouched { cursor, trust: Trust::from_name(trust), view }
 }
 
 fn intro(rest: &str) -> SnapshotIntro {
