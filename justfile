@@ -77,6 +77,10 @@ bench-peers *arguments:
     cargo run --release --manifest-path benches/peers/Cargo.toml -- {{arguments}}
     cargo run --release --manifest-path benches/peers/Cargo.toml --bin memory
 
+# the tables of docs/performance.md as a picture
+plot:
+    python3 benches/peers/plot.py
+
 # the alert rules, by promtool (Debian has it in the package prometheus)
 alerts:
     promtool check rules deploy/prometheus/alerts.yml
