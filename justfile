@@ -59,6 +59,11 @@ bench:
     cargo run --release --manifest-path benches/decode/Cargo.toml --bin polled
     cargo run --release --manifest-path benches/decode/Cargo.toml --bin codec
 
+# from an engine's socket to the index, beside Dynamo's indexer: --python is one that has ai-dynamo 1.6.1
+bench-pipeline *arguments:
+    cargo build --release --bin kvbridge
+    cargo run --release --manifest-path benches/pipeline/Cargo.toml -- {{arguments}}
+
 # publishing and replay beside a bare client, against a real nats-server
 bench-bus *arguments:
     cargo run --release --manifest-path benches/bus/Cargo.toml -- {{arguments}}
@@ -76,6 +81,10 @@ experiment *arguments:
 bench-peers *arguments:
     cargo run --release --manifest-path benches/peers/Cargo.toml -- {{arguments}}
     cargo run --release --manifest-path benches/peers/Cargo.toml --bin memory
+
+# the tables of docs/performance.md as a picture
+plot:
+    python3 benches/peers/plot.py
 
 # the alert rules, by promtool (Debian has it in the package prometheus)
 alerts:

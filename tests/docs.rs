@@ -98,3 +98,11 @@ fn every_link_leads_somewhere() {
     assert!(seen > 50, "the links are not found");
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
+
+/// Whoever changes a table draws its picture again.
+#[test]
+fn picture_of_the_peers_is_of_the_tables() {
+    let plot = root().join("benches/peers/plot.py");
+    let output = std::process::Command::new("python3").arg(plot).arg("--check").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -4,6 +4,7 @@
 pub mod chain_index;
 #[cfg(feature = "others")]
 pub mod dynamo;
+pub mod limit;
 pub mod lru;
 pub mod oracle;
 pub mod ours;

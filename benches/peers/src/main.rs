@@ -16,11 +16,11 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use bench_peers::{
-    for_each_peer,
+    for_each_peer, limit,
     oracle::{holes, judge},
     peer::{Copied, Peer, cpu, events, timed},
-    rows::{Row, Rows, spread},
-    workload::{Kind, Phase, Trace, mooncake, synthetic},
+    rows::{LIMIT, Row, Rows, spread},
+    workload::{Kind, Op, Phase, Trace, mooncake, synthetic},
 };
 
 struct Args {
@@ -62,6 +62,7 @@ fn main() -> anyhow::Result<()> {
         for _ in 0..args.rounds {
             for_each_peer!(round(trace, &args, &mut rows));
             under_writes_all(trace, &args, &mut rows);
+            limits(trace, &mut rows);
         }
         println!("\n## {name}\n\n{rows}");
         json.push_str(&rows.json_lines(name));
@@ -100,6 +101,26 @@ const fn time(name: &'static str, unit: &'static str) -> Row {
     Row { name, unit, more_is_better: false }
 }
 
+/// What the rows could be, where that can be said.
+fn limits(trace: &Trace, rows: &mut Rows) {
+    let count = |op: &Op| match op.kind {
+        Kind::Stored => op.keys.len() as i64,
+        Kind::Removed => -(op.keys.len() as i64),
+        Kind::Query => 0,
+    };
+    let held: i64 = trace.of(Phase::Load).map(count).sum();
+    let mut lengths: Vec<usize> =
+        last_queries(trace, Phase::Load).iter().map(|op| op.contents.len()).collect();
+    lengths.sort_unstable();
+    let median = lengths.get(lengths.len() / 2).copied().unwrap_or(1);
+    let limits = limit::measure(usize::try_from(held).unwrap_or(0), median);
+    for row in [LOADED, REPLAYED, CHURNED, EVICTED] {
+        rows.limit(row, limits.writes_per_us);
+    }
+    rows.limit(HIT.1[0], limits.compare_us);
+    rows.limit(MISS.1[0], limits.find_us);
+}
+
 /// Everything that one thread can do.
 fn round<P: Peer>(trace: &Trace, args: &Args, rows: &mut Rows) {
     if !P::NAME.contains(&args.peer) {
@@ -108,8 +129,8 @@ fn round<P: Peer>(trace: &Trace, args: &Args, rows: &mut Rows) {
     let peer = P::new(trace.workers);
     let mut lane = peer.lane(trace.workers);
     let has_churn = trace.of(Phase::Churn).next().is_some();
-    let name = if has_churn { "stored, empty caches" } else { "stored and removed" };
-    apply(&peer, &mut lane, trace, Phase::Load, rate(name), rows);
+    let row = if has_churn { LOADED } else { REPLAYED };
+    apply(&peer, &mut lane, trace, Phase::Load, row, rows);
     ask(&peer, questions::<P>(trace, Phase::Load, false), HIT, rows);
     if has_churn {
         ask(&peer, questions::<P>(trace, Phase::Churn, false), PARTIAL, rows);
@@ -128,10 +149,9 @@ fn round<P: Peer>(trace: &Trace, args: &Args, rows: &mut Rows) {
         }
     }
     if has_churn {
-        let row = rate("stored and removed, full caches");
-        apply(&peer, &mut lane, trace, Phase::Churn, row, rows);
+        apply(&peer, &mut lane, trace, Phase::Churn, CHURNED, rows);
     }
-    apply(&peer, &mut lane, trace, Phase::Evict, rate("removed, half of all"), rows);
+    apply(&peer, &mut lane, trace, Phase::Evict, EVICTED, rows);
     let took: Duration = (0..4).map(|worker| peer.remove_worker(&mut lane, worker)).sum();
     rows.add(time("drop of a replica", "ms"), P::NAME, took.as_secs_f64() * 1e3 / 4.0);
     if let Some(note) = peer.note(&lane) {
@@ -201,19 +221,27 @@ fn apply<P: Peer>(
     rows.add(row, P::NAME, blocks as f64 / took.as_secs_f64() / 1e6);
 }
 
+fn last_queries(trace: &Trace, phase: Phase) -> Vec<&Op> {
+    let all: Vec<_> = trace.of(phase).filter(|op| op.kind == Kind::Query).collect();
+    all[all.len().saturating_sub(5_000)..].to_vec()
+}
+
 /// The last 5000 questions of a phase; with `miss`, about content that nobody has.
 fn questions<P: Peer>(trace: &Trace, phase: Phase, miss: bool) -> Vec<P::Question> {
-    let all: Vec<_> = trace.of(phase).filter(|op| op.kind == Kind::Query).collect();
-    let last = all.get(all.len().saturating_sub(5_000)..).unwrap_or_default();
-    let question = |op: &&bench_peers::workload::Op| {
-        let mut op = (*op).clone();
+    let question = |op: &Op| {
+        let mut op = op.clone();
         if miss {
             op.contents.iter_mut().for_each(|content| *content = !*content);
         }
         P::question(&op)
     };
-    last.iter().map(question).collect()
+    last_queries(trace, phase).into_iter().map(question).collect()
 }
+
+const LOADED: Row = rate("stored, empty caches");
+const REPLAYED: Row = rate("stored and removed");
+const CHURNED: Row = rate("stored and removed, full caches");
+const EVICTED: Row = rate("removed, half of all");
 
 /// Rate; p50, p99, p99.9.
 type Asked = (Row, [Row; 3]);
