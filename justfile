@@ -115,6 +115,11 @@ soak-fleet *arguments:
     cargo build --release --bin kvbridge
     python3 tests/soak/fleet.py {{arguments}}
 
+# Dynamo's own selection service, fed by engines directly and through sinks; PYTHON as tests/sinks/dynamo.py says
+sinks-select python *arguments:
+    cargo build --bin kvbridge
+    {{python}} tests/sinks/dynamo_select.py {{arguments}}
+
 # a hundred replicas through a bridge, nats-server and an index: how old are its views?
 soak-bus *arguments:
     cargo build --release --bin kvbridge

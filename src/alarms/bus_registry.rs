@@ -1,4 +1,5 @@
-//! PURE. What is told about the alarms of a bus, of sinks, and of whoever else is at an engine.
+//! PURE. What is told about the alarms of a bus, of sinks and the fan-out, and of whoever else is
+//! at an engine.
 
 use super::{About, Severity};
 
@@ -64,4 +65,12 @@ pub(super) const SINK_LAGGING: About = About {
     meaning: "a sink dropped messages of this replica's router in the last minute, and told everything again",
     first_look: "kvbridge_sink_queue_messages and kvbridge_sink_missed_total by sink, and the load of this process",
     action: "give the process more CPU, tell fewer replicas in one sink, or raise sinks.queue",
+};
+
+pub(super) const FAN_OUT_LAGGING: About = About {
+    name: "fan_out_lagging",
+    severity: Severity::Warning,
+    meaning: "the fan-out dropped messages of this replica in the last minute: its consumers wait until it is told whole",
+    first_look: "kvbridge_fan_out_missed_total, how many consumers ask how often, and the load of this process",
+    action: "give the process more CPU, have fewer consumers ask less often, or raise compat.kv_cache_events.queue",
 };

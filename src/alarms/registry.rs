@@ -1,8 +1,8 @@
 //! PURE. Every alarm with what it means, where to look first and what to do.
 
 use super::bus_registry::{
-    BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, COMPETING_CONSUMER, SINK_LAGGING,
-    SNAPSHOT_FAILED, TAIL_LOSS, TWO_PUBLISHERS,
+    BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, COMPETING_CONSUMER, FAN_OUT_LAGGING,
+    SINK_LAGGING, SNAPSHOT_FAILED, TAIL_LOSS, TWO_PUBLISHERS,
 };
 use super::hit_registry::{
     ENGINE_HIT_RATE_BELOW_PREDICTION, HIT_RATE_BELOW_BASELINE, PREDICTION_BELOW_ENGINE,
@@ -62,6 +62,8 @@ pub enum Alarm {
     SnapshotFailed,
     /// A sink fell behind.
     SinkLagging,
+    /// The fan-out fell behind.
+    FanOutLagging,
     /// Announced tokens do not give the announced hashes.
     HashSchemeMismatch,
     /// One of an instance's ranks never said anything.
@@ -125,7 +127,7 @@ const RANK_MISSING: About = About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 28] = [
+    pub const ALL: [Alarm; 29] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -140,6 +142,7 @@ impl Alarm {
         Alarm::TailLoss,
         Alarm::SnapshotFailed,
         Alarm::SinkLagging,
+        Alarm::FanOutLagging,
         Alarm::HashSchemeMismatch,
         Alarm::RankMissing,
         Alarm::EngineHitRateBelowPrediction,
@@ -209,6 +212,7 @@ impl Alarm {
             Alarm::TailLoss => TAIL_LOSS,
             Alarm::SnapshotFailed => SNAPSHOT_FAILED,
             Alarm::SinkLagging => SINK_LAGGING,
+            Alarm::FanOutLagging => FAN_OUT_LAGGING,
             Alarm::HashSchemeMismatch => HASH_SCHEME_MISMATCH,
             Alarm::RankMissing => RANK_MISSING,
             Alarm::EngineHitRateBelowPrediction => ENGINE_HIT_RATE_BELOW_PREDICTION,

@@ -111,6 +111,8 @@ pub struct Sight {
     pub tail_loss_ms: Option<u64>,
     /// Time since a sink dropped what it was to tell.
     pub sink_missed_ms: Option<u64>,
+    /// Time since the fan-out did.
+    pub fan_out_missed_ms: Option<u64>,
     /// Views on the bus that failed in a row, and the time since the last one.
     pub snapshot_failures: u64,
     /// See there.
@@ -152,6 +154,7 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
         Alarm::BusRetentionPassed => news(sight.retention_passed_ms),
         Alarm::TailLoss => news(sight.tail_loss_ms),
         Alarm::SinkLagging => news(sight.sink_missed_ms),
+        Alarm::FanOutLagging => news(sight.fan_out_missed_ms),
         Alarm::SnapshotFailed => {
             sight.snapshot_failures >= SNAPSHOT_FAILURES && news(sight.snapshot_failed_ms)
         }
@@ -206,6 +209,7 @@ impl Sight {
         retention_passed_ms: None,
         tail_loss_ms: None,
         sink_missed_ms: None,
+        fan_out_missed_ms: None,
         snapshot_failures: 0,
         snapshot_failed_ms: None,
         hashes_wrong: HASHES_WRONG_MIN - 1,
@@ -315,11 +319,13 @@ mod tests {
         let passed = |ago| Sight { retention_passed_ms: Some(ago), ..CALM };
         let lost = |ago| Sight { tail_loss_ms: Some(ago), ..CALM };
         let late = |ago| Sight { sink_missed_ms: Some(ago), ..CALM };
+        let fan_late = |ago| Sight { fan_out_missed_ms: Some(ago), ..CALM };
         for (sight, name) in [
             (&reset as &dyn Fn(u64) -> Sight, "bus_reset"),
             (&passed, "bus_retention_passed"),
             (&lost, "tail_loss"),
             (&late, "sink_lagging"),
+            (&fan_late, "fan_out_lagging"),
             (&|ago| failed(SNAPSHOT_FAILURES, ago), "snapshot_failed"),
         ] {
             assert_eq!(held(&sight(NEWS_MS - 1)), [name]);

@@ -95,6 +95,7 @@ struct Watched {
     retention_passed: News,
     tail_loss: News,
     sink_missed: News,
+    fan_out_missed: News,
     snapshot_failed: News,
     /// Since when another bridge speaks, so that this one does not.
     rival_at: Option<Tick>,
@@ -233,6 +234,7 @@ impl Watched {
             retention_passed: News::default(),
             tail_loss: News::default(),
             sink_missed: News::default(),
+            fan_out_missed: News::default(),
             snapshot_failed: News::default(),
             rival_at: None,
             signal: Signal::default(),
@@ -288,6 +290,7 @@ impl Watched {
                 .ago(handle.signs.retention_passed_count(), now),
             tail_loss_ms: self.tail_loss.ago(handle.signs.tail_loss_count(), now),
             sink_missed_ms: self.sink_missed.ago(handle.signs.sink_missed_count(), now),
+            fan_out_missed_ms: self.fan_out_missed.ago(handle.signs.fan_out_missed_count(), now),
             snapshot_failures,
             snapshot_failed_ms: self.snapshot_failed.ago(snapshots_failed, now),
             hashes_wrong: status.hashes.map_or(0, |hashes| hashes.wrong),

@@ -162,11 +162,11 @@ Examples:
 pub(super) const SINK: &str = "\
 Examples:
   kvbridge sink test --preset dynamo
-  kvbridge sink test --help                      where frames may come from";
+  kvbridge sink test --help                      where messages may come from";
 
 pub(super) const SINK_TEST: &str = "\
 A late reader asks from 0, as routers do, and so does this. Token ids are not shown.
-Exit codes: 0 no frame breaks a rule, 1 not reachable, 2 bad input, 3 a rule is broken or frames are missing
+Exit codes: 0 no message breaks a rule, 1 not reachable, 2 bad input, 3 a rule is broken or messages are missing
 
 Examples:
   kvbridge sink test --preset dynamo --count 40                  a view that is made up

@@ -1,5 +1,5 @@
-//! `kvbridge sink test`: what a router's reader would see of a sink, frame by frame, and the rules
-//! of that reader which each frame keeps or breaks.
+//! `kvbridge sink test`: what a router's reader would see of a sink, message by message, and the
+//! rules of that reader which each keeps or breaks.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,16 +13,16 @@ use super::{
     bridge::{self, BridgeError},
     examples, signal,
     sink_read::{Address, Reading, Seen},
-    sink_shown::{Frame, Shown},
+    sink_shown::Shown,
 };
 use crate::{
     clock::Clock,
     config::{Flags, for_rank},
-    sink_check::{Checker, Happening, specimen},
+    sink_check::{Checker, Judged, Kind, Message, specimen},
     sink_line::Preset,
 };
 
-/// Most frames of one test.
+/// Most messages of one test.
 const COUNT_MAX: i64 = 1_000_000;
 
 /// Try what routers are fed with
@@ -35,7 +35,7 @@ pub struct SinkArgs {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum SinkAction {
-    /// Show what a router's reader would see, frame by frame, and which of its rules each keeps
+    /// Show what a router's reader would see, message by message, and which of its rules each keeps
     Test(Box<TestArgs>),
 }
 
@@ -46,7 +46,7 @@ struct TestArgs {
     /// Which router
     #[arg(long, value_name = "NAME", value_parser = presets())]
     preset: Preset,
-    /// End after so many frames
+    /// End after so many messages
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=COUNT_MAX))]
     count: i64,
     /// The key of the replica whose line is read [default: the first one]
@@ -72,7 +72,7 @@ struct TestArgs {
     /// ZeroMQ topic prefix
     #[arg(long, value_name = "PREFIX")]
     topic: Option<String>,
-    /// How long to wait for all frames
+    /// How long to wait for all messages
     #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = humantime::parse_duration)]
     timeout: Duration,
     /// Print JSON, an object a line
@@ -165,72 +165,30 @@ impl TestArgs {
                 if let Ok(read) = tokio::time::timeout(self.timeout, read).await {
                     read?;
                 } else {
-                    let came = shown.frame_count();
+                    let came = shown.message_count();
                     let waited = humantime::format_duration(self.timeout);
-                    console.message(&format!("{came} of {} frames in {waited}", self.count));
+                    console.message(&format!("{came} of {} messages in {waited}", self.count));
                 }
             }
         }
         shown.end(console)?;
         console.out.flush()?;
-        let all = shown.frame_count() >= self.frames();
+        let all = shown.message_count() >= self.messages();
         Ok(if all && shown.broken_count() == 0 { Exit::Ok } else { Exit::NotReached })
     }
 
-    fn frames(&self) -> usize {
+    fn messages(&self) -> usize {
         usize::try_from(self.count).unwrap_or(usize::MAX)
     }
 
     /// A view that is made up, its line and its readers.
     fn made_up(&self, shown: &mut Shown, console: &mut Console<'_>) -> Result<(), CliError> {
-        let specimen = specimen(self.preset, self.frames(), Clock::unix_ms());
+        let specimen = specimen(self.preset, self.messages(), Clock::unix_ms());
         shown.begin(&format!("{}, made up", specimen.replica.key()), console)?;
-        let needs = self.preset.needs();
-        let (mut reader, mut other) = (Checker::new(needs), Checker::new(needs));
-        for happening in specimen.happenings {
-            let topic = specimen.topic.as_bytes();
-            match happening {
-                Happening::Live(batch) => {
-                    let number = batch.seq.to_be_bytes();
-                    let verdict = reader.live(&[topic, &number, &batch.payload]);
-                    shown.frame(
-                        &Frame {
-                            kind: "live",
-                            topic,
-                            bytes: batch.payload.len(),
-                            verdict: &verdict,
-                        },
-                        console,
-                    )?;
-                }
-                Happening::Asks(start) => {
-                    other = Checker::new(needs);
-                    other.asks(start);
-                    shown.asked(start, console)?;
-                }
-                Happening::Replayed(batch) => {
-                    let verdict = other.replayed(topic, &batch.seq.to_be_bytes(), &batch.payload);
-                    shown.frame(
-                        &Frame {
-                            kind: "answer",
-                            topic,
-                            bytes: batch.payload.len(),
-                            verdict: &verdict,
-                        },
-                        console,
-                    )?;
-                }
-                Happening::End => {
-                    shown.frame(
-                        &Frame {
-                            kind: "answer",
-                            topic: b"",
-                            bytes: 0,
-                            verdict: &other.ended(true),
-                        },
-                        console,
-                    )?;
-                }
+        for judged in specimen.judged(self.preset.needs()) {
+            match judged {
+                Judged::Asks(start) => shown.asked(start, console)?,
+                Judged::Message(message) => shown.message(&message, console)?,
             }
         }
         Ok(())
@@ -248,7 +206,7 @@ impl TestArgs {
         let wanted = self.topic.clone().or_else(|| address.topic.clone()).unwrap_or_default();
         let mut reading = Reading::new(address, wanted);
         let mut checker = Checker::new(self.preset.needs());
-        while shown.frame_count() < self.frames() {
+        while shown.message_count() < self.messages() {
             let frame = match reading.live().await? {
                 Seen::Frame(frame) => frame,
                 Seen::Note(note) => {
@@ -267,11 +225,10 @@ impl TestArgs {
             }
             let LiveFrame { topic, seq_frame, payload, .. } = &frame;
             let verdict = checker.live(&[topic, seq_frame.as_bytes(), payload]);
-            if !verdict.is_old && shown.frame_count() < self.frames() {
-                shown.frame(
-                    &Frame { kind: "live", topic, bytes: payload.len(), verdict: &verdict },
-                    console,
-                )?;
+            if !verdict.is_old && shown.message_count() < self.messages() {
+                let bytes = payload.len();
+                let message = Message { kind: Kind::Live, topic, bytes, verdict };
+                shown.message(&message, console)?;
             }
         }
         Ok(())
@@ -303,19 +260,16 @@ impl TestArgs {
                 continue;
             }
             let verdict = checker.replayed(topic, part.seq_frame.as_bytes(), payload);
-            if shown.frame_count() < self.frames() {
-                shown.frame(
-                    &Frame { kind: "answer", topic, bytes: payload.len(), verdict: &verdict },
-                    console,
-                )?;
+            if shown.message_count() < self.messages() {
+                let bytes = payload.len();
+                let message = Message { kind: Kind::Answer, topic, bytes, verdict };
+                shown.message(&message, console)?;
             }
         };
         let verdict = checker.ended(with_marker);
-        if shown.frame_count() < self.frames() {
-            shown.frame(
-                &Frame { kind: "answer", topic: b"", bytes: 0, verdict: &verdict },
-                console,
-            )?;
+        if shown.message_count() < self.messages() {
+            let message = Message { kind: Kind::Answer, topic: b"", bytes: 0, verdict };
+            shown.message(&message, console)?;
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub(super) struct Reading {
 /// What the live stream says.
 pub(super) enum Seen {
     Frame(LiveFrame),
-    /// Something beside the frames, for a person.
+    /// Something beside the messages, for a person.
     Note(String),
 }
 

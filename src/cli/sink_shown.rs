@@ -1,4 +1,4 @@
-//! Frames for a person or a program: no token ids, no salt.
+//! Messages for a person or a program: no token ids, no salt.
 
 use std::{collections::BTreeMap, io};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Console;
 use crate::{
-    sink_check::{Batch, Hash, Rule, Said, Stored, Verdict},
+    sink_check::{Batch, Hash, Message, Rule, Said, Stored, Verdict},
     sink_line::Preset,
 };
 
@@ -16,33 +16,23 @@ const HASHES_SHOWN: usize = 4;
 /// Characters of a text that are shown.
 const TEXT_SHOWN: usize = 256;
 
-/// One frame and what the reader makes of it.
-#[derive(Clone, Copy)]
-pub(super) struct Frame<'a> {
-    /// How it came.
-    pub(super) kind: &'a str,
-    pub(super) topic: &'a [u8],
-    pub(super) bytes: usize,
-    pub(super) verdict: &'a Verdict,
-}
-
 /// What was shown so far.
 pub(super) struct Shown {
     preset: Preset,
     json: bool,
-    frames: usize,
+    messages: usize,
     broken: usize,
-    /// Frames that keep a rule and that break it.
+    /// Messages that keep a rule and that break it.
     by_rule: BTreeMap<Rule, (usize, usize)>,
 }
 
 impl Shown {
     pub(super) fn new(preset: Preset, json: bool) -> Shown {
-        Shown { preset, json, frames: 0, broken: 0, by_rule: BTreeMap::new() }
+        Shown { preset, json, messages: 0, broken: 0, by_rule: BTreeMap::new() }
     }
 
-    pub(super) fn frame_count(&self) -> usize {
-        self.frames
+    pub(super) fn message_count(&self) -> usize {
+        self.messages
     }
 
     pub(super) fn broken_count(&self) -> usize {
@@ -61,15 +51,20 @@ impl Shown {
     /// The reader asks for what it has not.
     pub(super) fn asked(&self, start: u64, console: &mut Console<'_>) -> io::Result<()> {
         if self.json {
-            return console.line(&json!({"frame": "request", "seq": start}).to_string());
+            return console.line(&json!({"message": "request", "seq": start}).to_string());
         }
         console.line(&format!("request from {start}"))
     }
 
-    /// One frame.
-    pub(super) fn frame(&mut self, frame: &Frame<'_>, console: &mut Console<'_>) -> io::Result<()> {
-        let Frame { kind, topic, bytes, verdict } = *frame;
-        self.frames += 1;
+    /// One message.
+    pub(super) fn message(
+        &mut self,
+        message: &Message<'_>,
+        console: &mut Console<'_>,
+    ) -> io::Result<()> {
+        let Message { kind, topic, bytes, verdict } = message;
+        let (kind, bytes) = (kind.as_str(), *bytes);
+        self.messages += 1;
         self.broken += usize::from(!verdict.broken.is_empty());
         for rule in &verdict.kept {
             self.by_rule.entry(*rule).or_default().0 += 1;
@@ -104,7 +99,7 @@ impl Shown {
         Ok(())
     }
 
-    /// The rules, and how many frames keep and break each.
+    /// The rules, and how many messages keep and break each.
     pub(super) fn end(&self, console: &mut Console<'_>) -> io::Result<()> {
         let needs = self.preset.needs();
         let rules = Rule::ALL.into_iter().filter_map(|rule| Some((rule, rule.meaning(&needs)?)));
@@ -116,7 +111,7 @@ impl Shown {
                     (rule.as_str().to_owned(), value)
                 })
                 .collect();
-            let line = json!({"frames": self.frames, "broken": self.broken, "rules": rules});
+            let line = json!({"messages": self.messages, "broken": self.broken, "rules": rules});
             return console.line(&line.to_string());
         }
         console.line("")?;
@@ -126,8 +121,8 @@ impl Shown {
             console.line(&format!("{:<7} {meaning}: {kept} keep it{broken}", rule.as_str()))?;
         }
         match self.broken {
-            0 => console.line(&format!("{} frames: no rule is broken", self.frames)),
-            broken => console.line(&format!("{} frames: {broken} break a rule", self.frames)),
+            0 => console.line(&format!("{} messages: no rule is broken", self.messages)),
+            broken => console.line(&format!("{} messages: {broken} break a rule", self.messages)),
         }
     }
 }
@@ -195,7 +190,7 @@ fn json_of(kind: &str, topic: &str, bytes: usize, verdict: &Verdict, is_end: boo
         .iter()
         .map(|broken| json!({"rule": broken.rule.as_str(), "why": broken.why}))
         .collect();
-    let mut line = json!({"frame": kind, "keeps": kept, "breaks": broken});
+    let mut line = json!({"message": kind, "keeps": kept, "breaks": broken});
     if is_end {
         line["end"] = json!(true);
         return line;

@@ -352,10 +352,22 @@ pub const SINK_JOURNAL_BYTES: usize = 32 * 1024 * 1024;
 /// bytes each.
 pub const SINK_RENUMBER_AFTER: u64 = 500_000;
 
-/// Answers of one answering socket under way at a time. Too small: readers that come together wait
-/// for their own retries. Too large: each may hold the whole view, in bytes, of every replica that
-/// is published there.
+/// Answers of one answering socket under way at a time. Too small: a few slow readers make the
+/// others wait. Too large: each may hold the whole view of one replica in bytes.
 pub const SINK_ANSWERS_MAX: usize = 4;
+
+/// Requests that wait for such a place. Too small: readers that come together are refused, and some
+/// of them never ask again. Too large: memory that peers decide about, some bytes for each replica
+/// that is published there. Full: the request is refused and counted.
+pub const SINK_ASKED_MAX: usize = 1024;
+
+/// Bytes of answers that may wait for one peer. Too small: an answer stops and goes. Too large:
+/// memory for each peer that asks and does not read.
+pub const SINK_ANSWER_WINDOW: usize = 1024 * 1024;
+
+/// How long a peer may take nothing of its answer. Too small: a reader that is busy is given up,
+/// and may wait for the rest for ever. Too large: four that do not read keep all others waiting.
+pub const SINK_ANSWER_STALL: Duration = Duration::from_secs(10);
 
 /// Time between two tries to bind a port that is taken. Too small: a line in the log each time. Too
 /// large: a port that is free again stays unused.

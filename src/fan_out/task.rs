@@ -95,6 +95,7 @@ impl FanTask {
         let mut fans = self.fan_out.fans();
         // Of a replica that is new only that may have been missed.
         for (key, handle) in self.fleet.replicas() {
+            handle.signs.fan_out_has_missed();
             self.fan_out.seat(&mut fans, &key, &handle.replica, now);
         }
         for (key, seat) in &mut *fans {

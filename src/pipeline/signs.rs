@@ -50,6 +50,7 @@ pub struct Signs {
     behind: AtomicU64,
     tail_losses: AtomicU64,
     sinks_missed: AtomicU64,
+    fan_out_missed: AtomicU64,
     snapshot_failures: AtomicU64,
     /// Of them, those without a success in between.
     snapshot_failures_in_a_row: AtomicU64,
@@ -246,6 +247,16 @@ impl Signs {
     /// How often a sink that tells this replica dropped messages.
     pub fn sink_missed_count(&self) -> u64 {
         self.sinks_missed.load(Ordering::Relaxed)
+    }
+
+    /// The fan-out dropped messages, and some may have been this replica's.
+    pub(crate) fn fan_out_has_missed(&self) {
+        self.fan_out_missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// See [`Signs::fan_out_has_missed`].
+    pub fn fan_out_missed_count(&self) -> u64 {
+        self.fan_out_missed.load(Ordering::Relaxed)
     }
 
     /// Messages went from the log before they were read.

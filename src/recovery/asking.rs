@@ -98,6 +98,7 @@ impl Recovery {
     }
 
     fn wait_for_first(&mut self, cx: &mut Cx<'_>) {
+        self.pace.found_nothing();
         self.cancel(cx);
         if self.lineage == Lineage::Empty {
             let ask_at = cx.now.plus(self.settings.limits.probe_after_ms);
@@ -154,6 +155,9 @@ impl Recovery {
     /// Proven complete: held batches follow, and whatever they reveal.
     pub(super) fn complete(&mut self, cx: &mut Cx<'_>) {
         cx.record(Fact::Replayed);
+        if self.phase.asking().is_some_and(|asking| asking.probe && !asking.advanced) {
+            self.pace.found_nothing();
+        }
         self.cancel(cx);
         self.proven(cx);
         self.audit_from = self.cursor.next_seq.minus(1);

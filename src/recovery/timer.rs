@@ -12,6 +12,7 @@ use super::{
 /// Spaces requests to one engine: the first at once, then ever rarer while trouble lasts.
 #[derive(Debug)]
 pub(super) struct Pace {
+    asked_at: Tick,
     allowed_at: Tick,
     interval_ms: u64,
     base_ms: u64,
@@ -22,6 +23,7 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn new(seed: u64, limits: &Limits) -> Pace {
         Pace {
+            asked_at: Tick(0),
             allowed_at: Tick(0),
             interval_ms: limits.replay_interval_ms,
             base_ms: limits.replay_interval_ms,
@@ -42,7 +44,14 @@ impl Pace {
         // A multiplicative hash is all the randomness that spreading out needs, and it replays.
         self.jitter = self.jitter.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
         let spread = (self.jitter >> 33) % (self.interval_ms / 2 + 1);
-        self.allowed_at = now.plus(self.interval_ms + spread);
+        (self.asked_at, self.allowed_at) = (now, now.plus(self.interval_ms + spread));
+    }
+
+    /// The answer found nothing wrong. A look that is asked for more often than the longest
+    /// interval would else make a repair wait for that long.
+    pub(super) fn found_nothing(&mut self) {
+        self.interval_ms = self.base_ms;
+        self.allowed_at = self.allowed_at.min(self.asked_at.plus(self.base_ms));
     }
 }
 

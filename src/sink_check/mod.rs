@@ -1,9 +1,9 @@
-//! PURE. What a router's reader makes of a line, frame by frame: what each says, which rules of
+//! PURE. What a router's reader makes of a line, message by message: what each says, which rules of
 //! that reader it keeps and which it breaks.
 //!
 //! The rules are [`Needs`], read in the readers' code. A [`Checker`] is one reader of one topic: it
 //! follows the numbers, keeps what it was told, and asks for what it missed. What it says of a
-//! frame holds no token ids and no salt.
+//! message holds no token ids and no salt.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod decode;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 pub use decode::{Batch, Event, Hash, Said, Stored, Written};
 pub use rule::Rule;
-pub use specimen::{Happening, Specimen, specimen};
+pub use specimen::{Happening, Judged, Kind, Message, Specimen, specimen};
 
 use crate::sink_line::{HashForms, Needs, Numbers, Topics};
 
@@ -26,7 +26,7 @@ const NUMBER_BYTES: usize = 8;
 /// The number of an end marker.
 pub const END: u64 = u64::MAX;
 
-/// A rule that a frame breaks.
+/// A rule that a message breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// Which.
@@ -35,7 +35,7 @@ pub struct Broken {
     pub why: String,
 }
 
-/// What a reader makes of one frame.
+/// What a reader makes of one message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     /// Its number, if it has one.

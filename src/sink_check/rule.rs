@@ -2,7 +2,7 @@
 
 use crate::sink_line::{Form, HashForms, Needs, Numbers, Topics};
 
-/// What a reader wants of a frame.
+/// What a reader wants of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// The message.
@@ -114,8 +114,8 @@ impl Rule {
             }
             Rule::Salt => return None,
             Rule::Number => match needs.numbers {
-                Numbers::FromClock => "no hole, and never a smaller one: it is dropped for ever",
-                Numbers::FromZero => "no hole; a smaller one is a restart, and clears first",
+                Numbers::FromClock => "no gap, and never a smaller one: it is dropped for ever",
+                Numbers::FromZero => "no gap; a smaller one is a restart, and clears first",
             },
             Rule::Known => "a parent, and what is removed, was told before",
             Rule::Range => match needs.numbers {

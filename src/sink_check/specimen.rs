@@ -6,11 +6,12 @@ use kvbridge_schemas::{
     Scope, Stored, StoredBlock, Tier, TierTrust, Tokens, Trust, content_hash,
 };
 
+use super::{Checker, Verdict};
 use crate::{
     api::Removal,
     recovery::Tick,
     sink_line::{
-        Change, Line, LineSettings, Moment, Numbered, Numbers, Preset, Sizes, Told, topic_of,
+        Change, Line, LineSettings, Moment, Needs, Numbered, Numbers, Preset, Sizes, Told, topic_of,
     },
     view::{View, ViewSettings},
 };
@@ -23,7 +24,7 @@ const GRACE_MS: u64 = 1_000;
 const HEARTBEAT_MS: u64 = 1_500;
 /// Smaller than the script, so that a late reader is answered out of the view.
 const JOURNAL_BATCHES: usize = 4;
-/// Far beyond what any count of frames reaches in a step.
+/// Far beyond what any count of messages reaches in a step.
 const RENUMBER_AFTER: u64 = u64::MAX;
 
 /// What a reader sees or does.
@@ -50,20 +51,90 @@ pub struct Specimen {
     pub happenings: Vec<Happening>,
 }
 
-/// A line in the form of a preset, until `count` frames were said.
+/// How a message came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Live.
+    Live,
+    /// In an answer to a request for the past.
+    Answer,
+}
+
+impl Kind {
+    /// The word shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Live => "live",
+            Kind::Answer => "answer",
+        }
+    }
+}
+
+/// A message, and what its reader makes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message<'a> {
+    /// How it came.
+    pub kind: Kind,
+    /// Under which topic.
+    pub topic: &'a [u8],
+    /// Length of its payload.
+    pub bytes: usize,
+    /// What the reader makes of it.
+    pub verdict: Verdict,
+}
+
+/// What readers make of a happening.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judged<'a> {
+    /// One of them asks from here on.
+    Asks(u64),
+    /// One of them hears something.
+    Message(Message<'a>),
+}
+
+impl Specimen {
+    /// What readers who want that make of it: one follows, others come late or lost some.
+    pub fn judged(&self, needs: Needs) -> impl Iterator<Item = Judged<'_>> {
+        let topic = self.topic.as_bytes();
+        let (mut follower, mut asker) = (Checker::new(needs), Checker::new(needs));
+        self.happenings.iter().map(move |happening| match happening {
+            Happening::Live(batch) => {
+                let verdict = follower.live(&[topic, &batch.seq.to_be_bytes(), &batch.payload]);
+                let bytes = batch.payload.len();
+                Judged::Message(Message { kind: Kind::Live, topic, bytes, verdict })
+            }
+            Happening::Asks(start) => {
+                asker = Checker::new(needs);
+                asker.asks(*start);
+                Judged::Asks(*start)
+            }
+            Happening::Replayed(batch) => {
+                let verdict = asker.replayed(topic, &batch.seq.to_be_bytes(), &batch.payload);
+                let bytes = batch.payload.len();
+                Judged::Message(Message { kind: Kind::Answer, topic, bytes, verdict })
+            }
+            Happening::End => {
+                let verdict = asker.ended(true);
+                Judged::Message(Message { kind: Kind::Answer, topic: b"", bytes: 0, verdict })
+            }
+        })
+    }
+}
+
+/// A line in the form of a preset, until `count` messages were said.
 pub fn specimen(preset: Preset, count: usize, unix_ms: u64) -> Specimen {
     let replica =
         Replica { model: "specimen".to_owned(), instance: "10.0.0.7:8000".to_owned(), rank: 0 };
     let mut world = World::new(preset, unix_ms);
     let mut round = 0;
-    while world.frames < count {
+    while world.messages < count {
         world.round(round);
         round += 1;
     }
-    let mut frames = 0;
+    let mut messages = 0;
     let within = |happening: &Happening| {
-        frames += usize::from(!matches!(happening, Happening::Asks(_)));
-        frames <= count
+        messages += usize::from(!matches!(happening, Happening::Asks(_)));
+        messages <= count
     };
     let happenings = world.said.into_iter().take_while(within).collect();
     Specimen { topic: topic_of(preset.profile().topic, &replica), replica, happenings }
@@ -75,7 +146,7 @@ struct World {
     trust: TierTrust,
     at: Moment,
     said: Vec<Happening>,
-    frames: usize,
+    messages: usize,
 }
 
 /// The blocks of a chain, from one to the other.
@@ -111,7 +182,7 @@ impl World {
             trust: TierTrust { device: Trust::Exact, host: Trust::Exact },
             at,
             said: Vec::new(),
-            frames: 0,
+            messages: 0,
         }
     }
 
@@ -161,13 +232,13 @@ impl World {
     }
 
     fn live(&mut self, out: Vec<Numbered>) {
-        self.frames += out.len();
+        self.messages += out.len();
         self.said.extend(out.into_iter().map(Happening::Live));
     }
 
     fn ask(&mut self, start: u64) {
         let batches: Vec<Numbered> = self.line.replay(self.at, start).1.collect();
-        self.frames += batches.len() + 1;
+        self.messages += batches.len() + 1;
         self.said.push(Happening::Asks(start));
         self.said.extend(batches.into_iter().map(Happening::Replayed));
         self.said.push(Happening::End);

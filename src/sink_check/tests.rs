@@ -2,31 +2,17 @@
 
 use kvbridge_schemas::msgpack::Pen;
 
-use super::{Checker, Happening, Rule, Verdict, specimen};
+use super::{Checker, Judged, Rule, Verdict, specimen};
 use crate::sink_line::{Needs, Preset};
 
-/// What a checker makes of the whole made-up line.
+/// What checkers make of the whole made-up line.
 fn verdicts(preset: Preset, needs: Needs, count: usize) -> Vec<Verdict> {
     let specimen = specimen(preset, count, 1_700_000_000_000);
-    let topic = specimen.topic.as_bytes();
-    let (mut reader, mut other) = (Checker::new(needs), Checker::new(needs));
-    let mut all = Vec::new();
-    for happening in &specimen.happenings {
-        all.push(match happening {
-            Happening::Live(batch) => {
-                reader.live(&[topic, &batch.seq.to_be_bytes(), &batch.payload])
-            }
-            Happening::Asks(start) => {
-                other = Checker::new(needs);
-                other.asks(*start);
-                continue;
-            }
-            Happening::Replayed(batch) => {
-                other.replayed(topic, &batch.seq.to_be_bytes(), &batch.payload)
-            }
-            Happening::End => other.ended(true),
-        });
-    }
+    let verdict = |judged| match judged {
+        Judged::Asks(_) => None,
+        Judged::Message(message) => Some(message.verdict),
+    };
+    let all: Vec<Verdict> = specimen.judged(needs).filter_map(verdict).collect();
     assert_eq!(all.len(), count);
     all
 }
@@ -98,15 +84,15 @@ fn live(checker: &mut Checker, seq: u64, payload: &[u8]) -> Vec<(Rule, String)> 
 }
 
 #[test]
-fn holes_smaller_numbers_and_strange_blocks_are_named() {
+fn gaps_smaller_numbers_and_strange_blocks_are_named() {
     let mut reader = Checker::new(Preset::LlmD.needs());
     assert_eq!(live(&mut reader, 0, &stored(&[1], None)), []);
     let unknown = live(&mut reader, 1, &stored(&[3], Some(2)));
     assert_eq!(unknown, [(Rule::Known, "0000000000000002 is no block that was told".to_owned())]);
     let zero = live(&mut reader, 2, &stored(&[4], Some(0)));
     assert!(zero.iter().any(|(rule, _)| *rule == Rule::Root), "{zero:?}");
-    let hole = live(&mut reader, 5, &stored(&[5], None));
-    assert_eq!(hole, [(Rule::Number, "3 to 4 never came".to_owned())]);
+    let gap = live(&mut reader, 5, &stored(&[5], None));
+    assert_eq!(gap, [(Rule::Number, "3 to 4 never came".to_owned())]);
     let again = live(&mut reader, 0, &stored(&[1], None));
     let why = "0 after 5 does not clear first: what was told stays".to_owned();
     assert_eq!(again, [(Rule::Number, why)]);

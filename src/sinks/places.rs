@@ -4,13 +4,14 @@
 use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll};
 
 use kvbridge_adapters_zmq::{Addressed, DialEvent, OutletAddress};
+use kvbridge_schemas::ReplicaKey;
 use metrics::Counter;
 
 use super::{
     LineStanding,
-    answers::{Part, live, request_of},
+    answers::{Asked, Part, live, request_of},
     line::PublishedLine,
-    port::Port,
+    port::{Port, PortSaid},
     reader::Reader,
 };
 use crate::{
@@ -32,6 +33,8 @@ pub(super) struct Places {
 pub(super) enum Said {
     /// A request at a port.
     Asked(u32, Addressed),
+    /// Answers of a port can go on.
+    Ready(u32),
     /// A reader came or went, by its place.
     Reader(usize, DialEvent),
 }
@@ -64,8 +67,12 @@ impl Places {
     pub(super) async fn next(&mut self) -> Said {
         poll_fn(|context| {
             for (port, sockets) in &mut self.ports {
-                if let Poll::Ready(request) = sockets.poll_request(context) {
-                    return Poll::Ready(Said::Asked(*port, request));
+                match sockets.poll(context) {
+                    Poll::Ready(PortSaid::Asked(asked)) => {
+                        return Poll::Ready(Said::Asked(*port, asked));
+                    }
+                    Poll::Ready(PortSaid::Ready) => return Poll::Ready(Said::Ready(*port)),
+                    Poll::Pending => (),
                 }
             }
             for (at, reader) in self.readers.iter_mut().enumerate() {
@@ -141,39 +148,56 @@ impl Places {
         self.readers.iter().any(|reader| reader.lacks(line))
     }
 
-    /// Answers a request out of the lines of that port: of those whose topics begin as it says,
-    /// else of all, each under its own topic. The end marker comes also when there is none.
-    pub(super) fn answer<'a>(
+    /// Takes a request for the lines of that port: for those whose topics begin as it says, else
+    /// for all.
+    pub(super) fn ask<'a>(
         &mut self,
         port: u32,
         request: &Addressed,
         lines: impl Iterator<Item = &'a PublishedLine>,
-        at: Moment,
     ) {
         let lines: Vec<&PublishedLine> = lines.filter(|line| line.spot.port == port).collect();
         let Some(sockets) = self.ports.get_mut(&port) else { return };
-        // Of which line a request is that is none, nobody can say: it counts for the first.
-        let count = |of: fn(&PublishedLine) -> &Counter| {
-            if let Some(line) = lines.first() {
-                of(line).increment(1);
-            }
-        };
         let Some((start, topic)) = request_of(&request.frames) else {
-            return count(|line| &line.metrics.malformed);
+            return count_first(&lines, |line| &line.metrics.malformed, 1);
         };
-        let Some(place) = sockets.place_for(&request.peer) else {
-            return count(|line| &line.metrics.refused);
-        };
-        let wanted = |line: &&&PublishedLine| {
+        let is_wanted = |line: &&&PublishedLine| {
             topic.as_ref().is_none_or(|topic| line.spot.topic.as_bytes().starts_with(topic))
         };
-        let mut parts = Vec::new();
-        for line in lines.iter().filter(wanted) {
-            let (origin, batches) = line.line.replay(at, start);
-            line.metrics.answered(origin);
-            parts.push(Part { topic: line.topic_frame(), batches });
+        let wanted = lines.iter().filter(is_wanted).map(|line| line.key.clone()).collect();
+        if !sockets.ask(Asked { peer: request.peer.clone(), start, lines: wanted }) {
+            count_first(&lines, |line| &line.metrics.refused, 1);
         }
-        sockets.answer(place, parts, self.form);
+    }
+
+    /// Goes on with the answers of a port, a line of each: so that no answer holds more than one
+    /// line at a time, and other work comes between them. Each is under its own topic, and the end
+    /// marker comes also when there is none.
+    pub(super) fn go_on(
+        &mut self,
+        port: u32,
+        lines: &BTreeMap<ReplicaKey, PublishedLine>,
+        at: Moment,
+    ) {
+        let Some(sockets) = self.ports.get_mut(&port) else { return };
+        for mut answer in sockets.take_ready() {
+            let asked = &mut answer.asked;
+            let mut left = std::iter::from_fn(|| asked.lines.pop_front());
+            // One that has gone meanwhile has told that everything is.
+            let line = left.find_map(|key| lines.get(&key));
+            let part = line.map(|line| {
+                let (origin, batches) = line.line.replay(at, asked.start);
+                line.metrics.answered(origin);
+                Part { topic: line.topic_frame(), batches }
+            });
+            sockets.answer(answer, part, self.form);
+        }
+        let stalled = sockets.take_stalled();
+        if stalled > 0 {
+            let lines: Vec<&PublishedLine> =
+                lines.values().filter(|line| line.spot.port == port).collect();
+            count_first(&lines, |line| &line.metrics.stalled, stalled);
+        }
     }
 
     pub(super) fn standing(&self, line: &PublishedLine) -> LineStanding {
@@ -205,5 +229,12 @@ impl Places {
             port.end().await;
         }
         futures::future::join_all(self.readers.into_iter().map(Reader::end)).await;
+    }
+}
+
+/// Of which line a request is that is none, nobody can say: it counts for the first.
+fn count_first(lines: &[&PublishedLine], of: fn(&PublishedLine) -> &Counter, count: u64) {
+    if let Some(line) = lines.first() {
+        of(line).increment(count);
     }
 }

@@ -1,14 +1,16 @@
 //! A publisher and an answering socket that readers connect to: of one line, or of all that a sink
 //! tells.
 
-use std::task::{Context, Poll};
+use std::{
+    collections::VecDeque,
+    task::{Context, Poll},
+};
 
-use bytes::Bytes;
 use kvbridge_adapters_zmq::{Addressed, Multipart, Outlet, OutletAddress};
-use tokio::{sync::mpsc, task::JoinSet};
-use tracing::{info, warn};
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
 
-use super::answers::{Answer, Answering, Part};
+use super::answers::{Answer, Answering, Asked, Part, Sent};
 use crate::{config::limits, recovery::Tick, sink_line::ReplayForm};
 
 /// Both sockets, once they are bound.
@@ -19,7 +21,20 @@ pub(super) struct Port {
     bind_at: Tick,
     said_taken: bool,
     answering: Answering,
-    answers: JoinSet<()>,
+    /// Those for whom there is no place yet.
+    asked: VecDeque<Asked>,
+    answers: JoinSet<Sent>,
+    /// Those that wait for their next line.
+    ready: Vec<Answer>,
+    stalled_count: u64,
+}
+
+/// Something that a port says.
+pub(super) enum PortSaid {
+    /// A request for the past.
+    Asked(Addressed),
+    /// Answers can go on.
+    Ready,
 }
 
 impl Port {
@@ -31,7 +46,10 @@ impl Port {
             bind_at: now,
             said_taken: false,
             answering: Answering::default(),
+            asked: VecDeque::new(),
             answers: JoinSet::new(),
+            ready: Vec::new(),
+            stalled_count: 0,
         }
     }
 
@@ -72,29 +90,68 @@ impl Port {
         }
     }
 
-    /// A request for the past. Cancel-safe.
-    pub(super) fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<Addressed> {
-        while let Poll::Ready(Some(_)) = self.answers.poll_join_next(context) {}
+    /// The next thing that is said. Cancel-safe.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<PortSaid> {
+        while let Poll::Ready(Some(sent)) = self.answers.poll_join_next(context) {
+            match sent {
+                Ok(Sent::Line(answer)) => self.ready.push(answer),
+                Ok(Sent::Stalled) => self.stalled_count += 1,
+                Ok(Sent::Over) => (),
+                // Its place is free, as that of any other which ended.
+                Err(error) => debug!(sink = %self.sink, %error, "an answer broke off"),
+            }
+        }
+        let can_begin = !self.asked.is_empty() && self.answering.is_free();
+        if can_begin || !self.ready.is_empty() || self.stalled_count > 0 {
+            return Poll::Ready(PortSaid::Ready);
+        }
         match self.outlet.as_mut().map(|outlet| outlet.requests.poll_recv(context)) {
-            Some(Poll::Ready(Some(request))) => Poll::Ready(request),
+            Some(Poll::Ready(Some(request))) => Poll::Ready(PortSaid::Asked(request)),
             Some(Poll::Ready(None) | Poll::Pending) | None => Poll::Pending,
         }
     }
 
-    /// A place for an answer to that peer, if there is one.
-    pub(super) fn place_for(&self, peer: &Bytes) -> Option<(Answer, mpsc::Sender<Addressed>)> {
-        let outlet = self.outlet.as_ref()?;
-        Some((self.answering.begin(peer)?, outlet.answers.clone()))
+    /// Takes a request, unless too many wait or the peer has not read its last answer.
+    pub(super) fn ask(&mut self, asked: Asked) -> bool {
+        let is_known = self.asked.iter().any(|other| other.peer == asked.peer);
+        let has_room = self.asked.len() < limits::SINK_ASKED_MAX;
+        let taken = has_room && !is_known && !self.answering.is_busy(&asked.peer);
+        if taken {
+            self.asked.push_back(asked);
+        }
+        taken
     }
 
-    /// Answers on a task of its own: a peer that reads slowly holds up nobody.
-    pub(super) fn answer(
-        &mut self,
-        (answer, to): (Answer, mpsc::Sender<Addressed>),
-        parts: Vec<Part>,
-        form: ReplayForm,
-    ) {
-        self.answers.spawn(answer.send(parts, form, to));
+    /// The answers that go on now: their last line was sent, or they begin.
+    pub(super) fn take_ready(&mut self) -> Vec<Answer> {
+        let mut ready = std::mem::take(&mut self.ready);
+        while let Some(asked) = self.asked.pop_front() {
+            match self.answering.begin(asked) {
+                Ok(answer) => ready.push(answer),
+                Err(asked) => {
+                    self.asked.push_front(asked);
+                    break;
+                }
+            }
+        }
+        ready
+    }
+
+    /// How many answers ended because nobody took them, since the last call.
+    pub(super) fn take_stalled(&mut self) -> u64 {
+        std::mem::take(&mut self.stalled_count)
+    }
+
+    /// Answers one line more, or that there is no other, on a task of its own: a peer that reads
+    /// slowly holds up nobody.
+    pub(super) fn answer(&mut self, answer: Answer, part: Option<Part>, form: ReplayForm) {
+        // Without a socket the peer is gone too.
+        let Some(outlet) = &self.outlet else { return };
+        let to = outlet.answers.clone();
+        match part {
+            Some(part) => self.answers.spawn(answer.line(part, form, to)),
+            None => self.answers.spawn(answer.end(form, to)),
+        };
     }
 
     /// Where it is bound.

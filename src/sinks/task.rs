@@ -96,8 +96,9 @@ impl SinkTask {
             match happened {
                 Happened::Stopped => return self.end().await,
                 Happened::Said(Said::Asked(port, request)) => {
-                    self.places.answer(port, &request, self.lines.values(), at);
+                    self.places.ask(port, &request, self.lines.values());
                 }
+                Happened::Said(Said::Ready(port)) => self.places.go_on(port, &self.lines, at),
                 Happened::Said(Said::Reader(reader, event)) => {
                     self.places.take(reader, event);
                     // Not at once: a reader that comes and goes would have everything made anew for

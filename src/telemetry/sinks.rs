@@ -60,8 +60,10 @@ pub struct SinkLineMetrics {
     pub batches: Counter,
     /// Requests that are none.
     pub malformed: Counter,
-    /// Requests beyond those that are answered at a time.
+    /// Requests beyond those that may wait.
     pub refused: Counter,
+    /// Answers that nobody took.
+    pub stalled: Counter,
     journal: Counter,
     view: Counter,
     nothing: Counter,
@@ -79,6 +81,7 @@ impl SinkLineMetrics {
             batches: counter!(name::SINK_BATCHES, label::SINK => sink(), label::REPLICA => key()),
             malformed: request("malformed"),
             refused: request("refused"),
+            stalled: request("stalled"),
             journal: request("journal"),
             view: request("view"),
             nothing: request("nothing"),

@@ -318,3 +318,24 @@ fn a_reader_of_drained_engines_reads_them_as_one() {
     assert_eq!(matched(&bridge), tokens);
     until("the same match", || (matched(&reader) == tokens).then_some(()));
 }
+
+#[test]
+fn a_fan_out_that_fell_behind_rings_and_tells_all_again() {
+    let life = &lives("0.32.0-basic")[0];
+    let mut peer = Peer::play(&capture("0.32.0-basic"), &[]);
+    let config = "[compat.kv_cache_events]\nqueue = 1\ngrace = \"30s\"\n";
+    let bridge = Bridge::run("fan_out_lagging", &[peer.source()], config);
+    peer.wait_subscriber();
+    peer.publish(life.len());
+    bridge.reaches("exact", life.len());
+    // One place for messages, and some in a row: a resync withdraws, tells and vouches.
+    until("the alarm", || {
+        let alarms: Value = serde_json::from_str(&bridge.get("/v1/alarms")).unwrap();
+        let rings = alarms.list("alarms").iter().any(|it| it["alarm"] == "fan_out_lagging");
+        if !rings {
+            bridge.post(&format!("/v1/replicas/{KEY}/resync"), "");
+        }
+        rings.then_some(())
+    });
+    Consumer::new(&bridge, "a").until_holds(&held(life, life.len()));
+}

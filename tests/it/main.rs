@@ -60,6 +60,7 @@ mod security;
 mod sglang;
 mod signal_alarms;
 mod sink_command;
+mod sink_greed;
 mod sink_readers;
 mod sinks;
 mod sources_api;

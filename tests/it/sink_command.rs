@@ -34,9 +34,10 @@ fn a_made_up_view_breaks_no_rule_of_any_router_and_shows_no_token() {
         assert_eq!(code, 0, "{text}");
         let lines = json(&text);
         let last = lines.last().unwrap();
-        assert_eq!((&last["frames"], &last["broken"]), (&60.into(), &0.into()));
-        let frames: Vec<&Value> = lines.iter().filter(|line| line["frame"] != "request").collect();
-        assert_eq!(frames.len(), 62, "the first line, 60 frames, the last line");
+        assert_eq!((&last["messages"], &last["broken"]), (&60.into(), &0.into()));
+        let messages: Vec<&Value> =
+            lines.iter().filter(|line| line["message"] != "request").collect();
+        assert_eq!(messages.len(), 62, "the first line, 60 messages, the last line");
         assert!(text.contains("\"token_count\":16") && !text.contains("token_ids"), "{text}");
         assert!(!text.contains("pepper"), "a salt is a secret: {text}");
         let known = last["rules"]["known"]["kept"].as_u64().unwrap();
@@ -45,7 +46,7 @@ fn a_made_up_view_breaks_no_rule_of_any_router_and_shows_no_token() {
     let (code, text) = ran(&["--preset", "dynamo", "--count", "3"]);
     assert_eq!(code, 0);
     assert!(text.contains("stored 3 of 16 on GPU behind nothing: "), "{text}");
-    assert!(text.contains("(48 tokens)") && text.ends_with("3 frames: no rule is broken\n"));
+    assert!(text.contains("(48 tokens)") && text.ends_with("3 messages: no rule is broken\n"));
     assert_eq!(ran(&["--preset", "someone"]).0, 2);
 }
 
@@ -62,9 +63,9 @@ fn a_running_sink_is_read_from_its_beginning() {
     let (code, text) = ran(&asked);
     assert_eq!(code, 0, "{text}");
     let lines = json(&text);
-    assert_eq!((&lines[1]["frame"], &lines[1]["seq"]), (&"request".into(), &0.into()));
-    assert_eq!(lines[2]["frame"], "answer");
-    assert_eq!(lines.last().unwrap()["frames"], 12);
+    assert_eq!((&lines[1]["message"], &lines[1]["seq"]), (&"request".into(), &0.into()));
+    assert_eq!(lines[2]["message"], "answer");
+    assert_eq!(lines.last().unwrap()["messages"], 12);
     assert_eq!(lines[2]["topic"], "kv@engine:8000@m");
     assert!(text.contains("\"event\":\"stored\""), "{text}");
     // No line for that replica, none of that preset: said, and exit 2.

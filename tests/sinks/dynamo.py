@@ -186,7 +186,7 @@ class Indexer:
         self.port = free_ports(1)[0]
         self.log = open(folder / f"indexer-{self.port}.log", "w")
         command = [sys.executable, "-m", "dynamo.indexer", "--port", str(self.port), "--threads", "4"]
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(command, cwd=folder, stdout=self.log, stderr=self.log)
         self.url = f"http://127.0.0.1:{self.port}"
         until("the indexer", lambda: ask(f"{self.url}/workers") is not None)
 

@@ -27,12 +27,17 @@ use crate::{
 /// nothing, they are published as fast as they come. Full: the publisher waits.
 const MESSAGES_MAX: usize = 256;
 
-/// Requests that wait for whoever answers. Full: a request is dropped and counted as if it had been
-/// lost; its sender asks again.
-const REQUESTS_MAX: usize = 64;
+/// Requests that wait for whoever answers. Too small: readers that come together are not heard, and
+/// some of them never ask again. Too large: memory that peers decide about. Full: a request is
+/// dropped as if it had been lost.
+const REQUESTS_MAX: usize = 512;
 
-/// Answers that wait for the thread. Full: whoever answers waits.
-const ANSWERS_MAX: usize = 8;
+/// Bytes of a request, all frames together. Larger ones are none, and nothing of them waits.
+const REQUEST_BYTES_MAX: usize = 64 * 1024;
+
+/// Answers that wait for the thread. Too small: a hop between threads for each few, which is slow
+/// where there is much to do. Too large: memory. Full: whoever answers waits.
+const ANSWERS_MAX: usize = 64;
 
 /// One message of several frames.
 pub type Multipart = Vec<Bytes>;
@@ -175,6 +180,10 @@ impl OutletThread {
                     let Ok(request) = request else { return };
                     let mut frames = request.into_vec();
                     let peer = frames.remove(0);
+                    if frames.iter().map(Bytes::len).sum::<usize>() > REQUEST_BYTES_MAX {
+                        debug!("request dropped, it is too large");
+                        continue;
+                    }
                     if self.requests.try_send(Addressed { peer, frames }).is_err() {
                         debug!("request dropped, too many wait");
                     }

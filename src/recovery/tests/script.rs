@@ -110,10 +110,10 @@ impl Script {
         }
     }
 
-    /// The same, with requests so far apart at least.
-    pub(super) fn paced(mut self, interval_ms: u64) -> Script {
+    /// The same, with requests so far apart at least, and so far at most.
+    pub(super) fn paced(mut self, interval_ms: u64, interval_ms_max: u64) -> Script {
         self.settings.limits.replay_interval_ms = interval_ms;
-        self.settings.limits.replay_interval_ms_max = interval_ms;
+        self.settings.limits.replay_interval_ms_max = interval_ms_max;
         self.recovery = Recovery::new(self.settings.clone());
         self
     }

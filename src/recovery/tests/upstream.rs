@@ -237,7 +237,7 @@ fn look_from_while_looking() {
 /// What the first look held does not wait until the second may ask.
 #[test]
 fn look_from_lets_go_what_was_held() {
-    let mut script = Script::new(vllm_like()).paced(400);
+    let mut script = Script::new(vllm_like()).paced(400, 400);
     script.run("attach; live 0; live 1; live 2; live 3; live 4; look_from 2; live 5");
     expect![[r#"
         cancel
