@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     doctor::DrainCounts,
-    index::{Answer, AsOf, Prompt, Query, QueryError, ReplicaMatch},
+    index::{Answer, AsOf, ByTier, Prompt, Query, QueryError, ReplicaMatch},
     recovery::Tick,
 };
 
@@ -160,7 +160,7 @@ fn answer(matched_tokens: u64, fallback: Option<&'static str>, reason: &'static 
         matched_blocks: matched_tokens / 16,
         matched_tokens,
         speculative_tokens: 0,
-        by_tier: Vec::new(),
+        by_tier: ByTier::default(),
         as_of: AsOf { cursor: Cursor { epoch: Epoch(1), next_seq: Seq(1) }, at_ms: 0 },
     };
     Answer { replicas: vec![found], fallback }

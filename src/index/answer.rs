@@ -1,6 +1,6 @@
 //! What a router gets.
 
-use std::sync::Arc;
+use std::{ops::Deref, slice, sync::Arc};
 
 use kvbridge_schemas::{Cursor, Replica, ReplicaKey, Tier, TierTrust};
 
@@ -37,9 +37,58 @@ pub struct ReplicaMatch {
     pub speculative_tokens: u64,
     /// Cumulative: each entry is the longest prefix in which every block is in that tier or in one
     /// of those before it.
-    pub by_tier: Vec<TierMatch>,
+    pub by_tier: ByTier,
     /// Which published version this is.
     pub as_of: AsOf,
+}
+
+/// What a replica matches, tier by tier: a list, most often of one, which takes no memory of its
+/// own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByTier(Entries);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entries {
+    One([TierMatch; 1]),
+    Many(Vec<TierMatch>),
+}
+
+impl Default for ByTier {
+    fn default() -> ByTier {
+        ByTier(Entries::Many(Vec::new()))
+    }
+}
+
+impl Deref for ByTier {
+    type Target = [TierMatch];
+
+    fn deref(&self) -> &[TierMatch] {
+        match &self.0 {
+            Entries::One(one) => one,
+            Entries::Many(many) => many,
+        }
+    }
+}
+
+impl FromIterator<TierMatch> for ByTier {
+    fn from_iter<I: IntoIterator<Item = TierMatch>>(entries: I) -> ByTier {
+        let mut entries = entries.into_iter();
+        match (entries.next(), entries.next()) {
+            (Some(one), None) => ByTier(Entries::One([one])),
+            (first, second) => {
+                ByTier(Entries::Many(first.into_iter().chain(second).chain(entries).collect()))
+            }
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a ByTier {
+    type Item = &'a TierMatch;
+    type IntoIter = slice::Iter<'a, TierMatch>;
+
+    fn into_iter(self) -> slice::Iter<'a, TierMatch> {
+        self.iter()
+    }
 }
 
 /// The longest prefix over the tiers up to one.

@@ -1,10 +1,12 @@
 //! One replica's blocks in the tree, by the names its view gives them.
 
-use hashbrown::HashTable;
-
 use super::page::{Place, TierNumber, Window};
 use crate::{
-    maps::{keyed::mix, vec_map::VecMap},
+    maps::{
+        keyed::spread,
+        table::{Entry, Table},
+        vec_map::VecMap,
+    },
     view::{LinkParent, NodeId},
 };
 
@@ -24,6 +26,9 @@ pub(super) struct Node {
     /// Never linked itself: it stands where the block would that others name as their parent.
     pub(super) awaited: bool,
 }
+
+// It fills one slot of a table, which is half a line of a processor's cache.
+const _: () = assert!(size_of::<Option<Node>>() == 32, "nodes are small");
 
 impl Node {
     pub(super) fn new(id: NodeId, parent: LinkParent, place: Place) -> Node {
@@ -67,7 +72,7 @@ impl Node {
 /// The blocks of one replica, in one version of its data.
 #[derive(Default)]
 pub(super) struct Column {
-    nodes: HashTable<Node>,
+    nodes: Table<Node>,
     /// How many blocks are held with each window, and in each tier.
     pub(super) windows: VecMap<Window, u64>,
     pub(super) tiers: VecMap<TierNumber, u64>,
@@ -79,21 +84,31 @@ pub(super) struct Column {
 
 impl Column {
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
-        self.nodes.find(hash(id), |node| node.id() == id)
+        self.nodes.find(id)
     }
 
     pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
-        self.nodes.find_mut(hash(id), |node| node.id() == id)
+        self.nodes.find_mut(id)
     }
 
     /// Adds a node that is not there.
     pub(super) fn add(&mut self, node: Node) {
-        self.nodes.insert_unique(hash(node.id()), node, |node| hash(node.id()));
+        let old = self.nodes.put(node);
+        debug_assert!(old.is_none(), "a node is added once");
     }
 
     pub(super) fn remove(&mut self, id: NodeId) -> Option<Node> {
-        let held = self.nodes.find_entry(hash(id), |node| node.id() == id).ok()?;
-        Some(held.remove().0)
+        self.nodes.remove(id)
+    }
+
+    /// The nodes by their slots, for whoever looks one up once for all that is done with it.
+    pub(super) fn nodes(&mut self) -> &mut Table<Node> {
+        &mut self.nodes
+    }
+
+    /// Brings the places of some nodes close to the processor.
+    pub(super) fn warm(&self, ids: impl Iterator<Item = NodeId>) {
+        self.nodes.warm(ids);
     }
 
     #[cfg(test)]
@@ -103,26 +118,34 @@ impl Column {
 
     /// One more block with that window.
     pub(super) fn add_window(&mut self, window: Window) {
-        let count = self.windows.or_default(window);
-        self.shape += u64::from(*count == 0);
-        *count += 1;
+        self.shape += u64::from(add(&mut self.windows, window, 1));
     }
 
     /// One more block in that tier.
     pub(super) fn add_tier(&mut self, tier: TierNumber) {
-        let count = self.tiers.or_default(tier);
-        self.shape += u64::from(*count == 0);
-        *count += 1;
+        self.shape += u64::from(add(&mut self.tiers, tier, 1));
+    }
+
+    /// So many more blocks with that window and in that tier.
+    pub(super) fn add_run(&mut self, window: Window, tier: TierNumber, blocks: u64) {
+        self.shape += u64::from(add(&mut self.windows, window, blocks));
+        self.shape += u64::from(add(&mut self.tiers, tier, blocks));
     }
 
     /// One block less with that window.
     pub(super) fn take_window(&mut self, window: Window) {
-        self.shape += u64::from(take_one(&mut self.windows, &window));
+        self.shape += u64::from(take(&mut self.windows, &window, 1));
     }
 
     /// One block less in that tier.
     pub(super) fn take_tier(&mut self, tier: TierNumber) {
-        self.shape += u64::from(take_one(&mut self.tiers, &tier));
+        self.shape += u64::from(take(&mut self.tiers, &tier, 1));
+    }
+
+    /// So many blocks less with that window and in that tier.
+    pub(super) fn take_run(&mut self, window: Window, tier: TierNumber, blocks: u64) {
+        self.shape += u64::from(take(&mut self.windows, &window, blocks));
+        self.shape += u64::from(take(&mut self.tiers, &tier, blocks));
     }
 
     /// Differs when other windows or tiers are in use than before.
@@ -146,14 +169,29 @@ impl Column {
     }
 }
 
-fn hash(id: NodeId) -> u64 {
-    mix(id.key ^ u64::from(id.block_size))
+impl Entry for Node {
+    type Key = NodeId;
+
+    fn key(&self) -> NodeId {
+        self.id()
+    }
+
+    fn hash(id: NodeId) -> u64 {
+        spread(id.key ^ u64::from(id.block_size))
+    }
 }
 
-/// One less of that; whether it was the last one.
-fn take_one<K: Ord>(counts: &mut VecMap<K, u64>, key: &K) -> bool {
+/// So many more of that; whether there was none.
+fn add<K: Ord>(counts: &mut VecMap<K, u64>, key: K, more: u64) -> bool {
+    let count = counts.or_default(key);
+    *count += more;
+    *count == more
+}
+
+/// So many less of that; whether they were the last ones.
+fn take<K: Ord>(counts: &mut VecMap<K, u64>, key: &K, less: u64) -> bool {
     let Some(count) = counts.get_mut(key) else { return false };
-    *count -= 1;
+    *count -= less;
     let was_last = *count == 0;
     if was_last {
         counts.remove(key);

@@ -8,12 +8,15 @@ use crate::view::{LinkParent, NodeId};
 
 impl Tree {
     pub(super) fn unlink(&mut self, column: u32, id: NodeId, tier: TierNumber) {
-        let Some(node) = self.column_mut(column).get(id).copied() else { return };
-        let page = self.page_mut(node.place().page);
-        if !page.clear(column, tier, node.place().at) {
+        let nodes = self.column_mut(column).nodes();
+        let Ok(slot) = nodes.seek(id) else { return };
+        let Some(node) = nodes.at(slot).copied() else { return };
+        let place = node.place();
+        let page = self.page_mut(place.page);
+        if !page.clear(column, tier, place.at) {
             return;
         }
-        let held = page.is_held(column, node.place().at);
+        let held = page.is_held(column, place.at);
         let window = page.window;
         let columns = self.column_mut(column);
         columns.take_tier(tier);
@@ -22,10 +25,16 @@ impl Tree {
         }
         columns.take_window(window);
         if node.children > 0 {
-            self.page_mut(node.place().page).set(column, KNOWN, node.place().at);
+            self.page_mut(place.page).set(column, KNOWN, place.at);
+            if self.is_lost_ring(column, id) {
+                self.forget(column, id);
+            }
+            return;
         }
-        if node.children == 0 || self.is_lost_ring(column, id) {
-            self.forget(column, id);
+        self.column_mut(column).nodes().take(slot);
+        self.free_if_empty(place.page);
+        if let Some(lonely) = self.leave_parent(column, id, node.parent()) {
+            self.forget(column, lonely);
         }
     }
 

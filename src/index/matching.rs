@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use kvbridge_schemas::{Tier, TierTrust};
 
 use super::{
-    Prompt, Query, ReplicaMatch, ReplicaSlot, TierMatch,
-    model::{Member, Model, Shared},
+    ByTier, Prompt, Query, ReplicaMatch, ReplicaSlot, TierMatch,
+    members::Member,
+    model::{Model, Shared},
     page::Window,
     query::PromptHashes,
     walk::Depths,
@@ -17,8 +18,24 @@ use crate::view::namespace;
 /// The prompt is told in a block size that this replica does not use.
 pub const REASON_BLOCK_SIZE: &str = "block_size";
 
-/// What a walk with each window found.
-type Walked = Vec<(Window, Depths)>;
+/// What a walk with each window found. Nearly always there is one window, and a list of one would
+/// cost as much as a question that matches nothing.
+#[derive(Default)]
+struct Walked {
+    first: Option<(Window, Depths)>,
+    others: Vec<(Window, Depths)>,
+}
+
+impl Walked {
+    fn iter(&self) -> impl Iterator<Item = &(Window, Depths)> {
+        self.first.iter().chain(&self.others)
+    }
+
+    /// Whether no replica has the first block.
+    fn is_empty(&self) -> bool {
+        self.iter().all(|(_, depths)| depths.is_empty())
+    }
+}
 
 impl Model {
     /// The part of an answer of each replica, by key, or of one. Adds the block sizes in use to
@@ -37,7 +54,7 @@ impl Model {
             }
         };
         let claim = Claim::of(query);
-        let windows = match only.map(|only| shared.members.get(&only)) {
+        let windows = match only.map(|only| shared.members.get(only)) {
             Some(Some(member)) => &member.weights.windows,
             Some(None) | None => &shared.windows,
         };
@@ -55,14 +72,19 @@ impl Model {
     ) {
         let Ok(shared) = self.read() else { return };
         let walked = shared.walk(&shared.windows, query, hashes);
-        let blocks_of = |column| match walked.as_slice() {
-            [(_, depths)] => depths.all_of(column),
+        if walked.is_empty() {
+            return;
+        }
+        let blocks_of = |column| match &walked {
+            Walked { first: Some((_, depths)), others } if others.is_empty() => {
+                depths.all_of(column)
+            }
             walked => longest(walked, |_| true, column).0,
         };
-        for (slot, column) in &shared.order {
+        for (number, (slot, column)) in shared.order.iter().enumerate() {
             let blocks = blocks_of(*column);
             if blocks > 0
-                && let Some(member) = shared.members.get(slot)
+                && let Some(member) = shared.members.at(number)
                 && member.entry.withdrawn(&member.published).is_none()
             {
                 depths.push((*slot, blocks));
@@ -80,16 +102,16 @@ impl Model {
     /// The windows of a replica's blocks, smallest block size first.
     pub(super) fn windows(&self, slot: ReplicaSlot) -> Vec<Window> {
         let Ok(shared) = self.read() else { return Vec::new() };
-        shared.members.get(&slot).map(|it| it.weights.windows.clone()).unwrap_or_default()
+        shared.members.get(slot).map(|it| it.weights.windows.clone()).unwrap_or_default()
     }
 }
 
 impl Shared {
     /// Those that are asked, by key.
     fn asked(&self, only: Option<ReplicaSlot>) -> impl Iterator<Item = &Member> + '_ {
-        let slots = self.order.iter().map(|(slot, _)| slot);
-        let asked = slots.filter(move |slot| only.is_none_or(|only| only == **slot));
-        asked.filter_map(|slot| self.members.get(slot))
+        let one = only.and_then(|only| self.members.get(only));
+        let all = only.is_none().then(|| self.members.iter());
+        one.into_iter().chain(all.into_iter().flatten())
     }
 
     fn walk(&self, windows: &[Window], query: &Query<'_>, hashes: &mut PromptHashes<'_>) -> Walked {
@@ -99,14 +121,15 @@ impl Shared {
             let contents = hashes.of(*window)?;
             Some((*window, self.tree.walk(root, contents, *window, wanted)))
         };
-        windows.iter().filter_map(walk).collect()
+        let mut found = windows.iter().filter_map(walk);
+        Walked { first: found.next(), others: found.collect() }
     }
 }
 
 /// The longest match in tokens, of a column with such windows: how many blocks, and what was walked
 /// for it. Of equal ones that in the smaller blocks.
 fn longest(
-    walked: &[(Window, Depths)],
+    walked: &Walked,
     has: impl Fn(&Window) -> bool,
     column: u32,
 ) -> (u64, Option<&(Window, Depths)>) {
@@ -141,7 +164,7 @@ impl Member {
             let blocks = best.map_or(0, |(_, depths)| depths.of(*column, number));
             TierMatch { tier: tier.clone(), blocks, tokens: blocks * size }
         };
-        let by_tier: Vec<TierMatch> = tiers.iter().enumerate().map(step).collect();
+        let by_tier: ByTier = tiers.iter().enumerate().map(step).collect();
         ReplicaMatch {
             usable: true,
             block_size: best.map(|(window, _)| window.block_size),

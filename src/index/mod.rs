@@ -24,11 +24,13 @@ mod answer;
 mod column;
 mod leaving;
 mod matching;
+mod members;
 mod model;
 mod moving;
 mod page;
 mod query;
 mod replica;
+mod running;
 mod speculation;
 #[cfg(test)]
 mod tests;
@@ -44,7 +46,7 @@ use std::{
 
 use kvbridge_schemas::{Cursor, Replica, ReplicaKey, TierTrust};
 
-pub use answer::{Answer, AsOf, ReplicaMatch, TierMatch};
+pub use answer::{Answer, AsOf, ByTier, ReplicaMatch, TierMatch};
 pub use matching::REASON_BLOCK_SIZE;
 use model::Model;
 use query::PromptHashes;

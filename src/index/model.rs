@@ -5,12 +5,13 @@
 //! replica that goes) is done in a column that no reader looks at, some thousand blocks at a time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use super::{
     Published, ReplicaSlot,
+    members::{Member, Members},
     page::{TierNumber, Window},
     replica::Entry,
     tree::Tree,
@@ -24,9 +25,10 @@ use crate::view::Delta;
 const BLOCKS_PER_TURN: usize = 1_024;
 const PAGES_PER_TURN: usize = 128;
 
-/// Deltas whose blocks are looked for together before they are applied. A processor waits for ten
-/// or so at once; more than fit its caches would be gone again.
-const DELTAS_WARMED: usize = 64;
+/// Deltas whose blocks are looked for together before they are applied. Fewer than the one are
+/// looked for as they are applied; more than the other would not fit a processor's caches.
+const DELTAS_WARMED_MIN: usize = 8;
+const DELTAS_WARMED_MAX: usize = 2_048;
 
 #[derive(Default)]
 pub(super) struct Model {
@@ -36,8 +38,8 @@ pub(super) struct Model {
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) tree: Tree,
-    pub(super) members: BTreeMap<ReplicaSlot, Member>,
-    /// All members with their columns, by their replicas' keys.
+    pub(super) members: Members,
+    /// All members with their columns, in their order.
     pub(super) order: Vec<(ReplicaSlot, u32)>,
     /// What counts of their columns, by claim.
     pub(super) wanted: [Wanted; CLAIMS.len()],
@@ -47,30 +49,17 @@ pub(super) struct Shared {
     restarts: u64,
 }
 
-/// One replica, and the version of its data that readers see.
-pub(super) struct Member {
-    pub(super) entry: Arc<Entry>,
-    pub(super) column: u32,
-    pub(super) published: Published,
-    pub(super) weights: Weights,
-    /// A writer died half-way through a batch: the column is not a version of anything.
-    pub(super) faulted: bool,
-}
-
 impl Shared {
     fn add(&mut self, slot: ReplicaSlot, member: Member) {
-        let before = |(other, _): &(ReplicaSlot, u32)| {
-            self.members.get(other).is_some_and(|other| other.entry.key < member.entry.key)
-        };
-        let at = self.order.partition_point(before);
-        self.order.insert(at, (slot, member.column));
-        self.members.insert(slot, member);
+        let column = member.column;
+        let number = self.members.add(slot, member);
+        self.order.insert(number, (slot, column));
         self.weigh(slot);
     }
 
     fn remove(&mut self, slot: ReplicaSlot) -> Option<Member> {
         self.order.retain(|(other, _)| *other != slot);
-        let member = self.members.remove(&slot)?;
+        let member = self.members.remove(slot)?;
         self.want_nothing(member.column);
         self.note_windows();
         Some(member)
@@ -78,7 +67,7 @@ impl Shared {
 
     /// Puts another column in the place of a member's; returns the old one.
     fn put(&mut self, slot: ReplicaSlot, column: u32) -> Option<u32> {
-        let member = self.members.get_mut(&slot)?;
+        let member = self.members.get_mut(slot)?;
         let old = std::mem::replace(&mut member.column, column);
         member.weights = Weights::default();
         for (_, of) in self.order.iter_mut().filter(|(other, _)| *other == slot) {
@@ -96,7 +85,7 @@ impl Shared {
     /// Finds out what counts of a member, if that is another than before.
     fn weigh(&mut self, slot: ReplicaSlot) {
         let Shared { tree, members, wanted, .. } = self;
-        let Some(member) = members.get_mut(&slot) else { return };
+        let Some(member) = members.get_mut(slot) else { return };
         let Some(column) = tree.column(member.column) else { return };
         if member.faulted || member.weights.stand(&member.published, column) {
             return;
@@ -117,7 +106,7 @@ impl Shared {
     }
 
     fn note_windows(&mut self) {
-        let all = self.members.values().flat_map(|member| member.weights.windows.iter().copied());
+        let all = self.members.iter().flat_map(|member| member.weights.windows.iter().copied());
         self.windows = all.collect::<BTreeSet<_>>().into_iter().collect();
     }
 }
@@ -143,22 +132,36 @@ impl Model {
             let left = deltas.get(at + 1..).unwrap_or_default();
             return self.replace(slot, left.iter().cloned(), published);
         }
+        self.warm(slot, deltas);
         let Ok(mut shared) = self.shared.write() else { return };
         let Shared { tree, members, .. } = &mut *shared;
-        let Some(member) = members.get_mut(&slot).filter(|member| !member.faulted) else { return };
+        let Some(member) = members.get_mut(slot).filter(|member| !member.faulted) else { return };
         let mut speculation = member.entry.speculation();
-        for deltas in deltas.chunks(DELTAS_WARMED) {
-            tree.warm(member.column, deltas);
-            for delta in deltas {
-                if let Some(speculation) = &mut *speculation {
+        match &mut *speculation {
+            None => tree.apply_all(member.column, deltas),
+            Some(speculation) => {
+                for delta in deltas {
                     speculation.follow(delta, (tree, member.column), published.trust);
+                    tree.apply(member.column, delta);
                 }
-                tree.apply(member.column, delta);
             }
         }
         member.published = published;
         drop(speculation);
         shared.weigh(slot);
+    }
+
+    /// Looks for the blocks of a batch while readers still have their turn: what memory is waited
+    /// for now is not waited for under the lock.
+    fn warm(&self, slot: ReplicaSlot, deltas: &[Delta]) {
+        if deltas.len() < DELTAS_WARMED_MIN {
+            return;
+        }
+        let Ok(shared) = self.read() else { return };
+        if let Some(member) = shared.members.get(slot) {
+            let deltas = deltas.get(..DELTAS_WARMED_MAX).unwrap_or(deltas);
+            shared.tree.warm(member.column, deltas);
+        }
     }
 
     /// Puts another column in the place of a replica's, filled aside.
@@ -179,13 +182,14 @@ impl Model {
             if shared.restarts != restarts {
                 return; // the column went with the tree
             }
-            turn.iter().for_each(|delta| shared.tree.apply(column, delta));
+            shared.tree.warm(column, &turn);
+            shared.tree.apply_all(column, &turn);
         }
         let mut shared = self.write_anew();
         if shared.restarts != restarts {
             return;
         }
-        if let Some(member) = shared.members.get_mut(&slot) {
+        if let Some(member) = shared.members.get_mut(slot) {
             (member.published, member.faulted) = (published, false);
             *member.entry.speculation() = None;
         }
@@ -232,7 +236,7 @@ impl Model {
     fn write_anew(&self) -> RwLockWriteGuard<'_, Shared> {
         self.shared.write().unwrap_or_else(|poisoned| {
             let mut shared = poisoned.into_inner();
-            let slots: Vec<ReplicaSlot> = shared.members.keys().copied().collect();
+            let slots = shared.members.slots();
             shared.tree = Tree::default();
             shared.wanted = Default::default();
             shared.windows.clear();
@@ -240,7 +244,7 @@ impl Model {
             for slot in slots {
                 let column = shared.tree.add_column();
                 shared.put(slot, column);
-                if let Some(member) = shared.members.get_mut(&slot) {
+                if let Some(member) = shared.members.get_mut(slot) {
                     member.faulted = true;
                 }
             }

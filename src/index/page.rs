@@ -98,6 +98,15 @@ impl Page {
         }
     }
 
+    /// Sets bits that are clear.
+    pub(super) fn set_all(&mut self, column: u32, tier: TierNumber, bits: u64) {
+        match self.row(column, tier) {
+            Ok(row) => self.rows[row].bits |= bits,
+            Err(row) if bits != 0 => self.rows.insert(row, Row { column, tier, bits }),
+            Err(_) => (),
+        }
+    }
+
     /// Clears a bit; `false` if it was clear.
     pub(super) fn clear(&mut self, column: u32, tier: TierNumber, at: u32) -> bool {
         let Ok(row) = self.row(column, tier) else { return false };
@@ -108,6 +117,28 @@ impl Page {
             self.rows.remove(row);
         }
         was_set
+    }
+
+    /// Clears bits that are set.
+    pub(super) fn clear_all(&mut self, column: u32, tier: TierNumber, bits: u64) {
+        let Ok(row) = self.row(column, tier) else { return };
+        self.rows[row].bits &= !bits;
+        if self.rows[row].bits == 0 {
+            self.rows.remove(row);
+        }
+    }
+
+    /// The blocks that a column holds in that tier, a bit each, if it has none in another.
+    pub(super) fn only(&self, column: u32, tier: TierNumber) -> Option<u64> {
+        match self.rows.get(self.rows_of(column))? {
+            [row] if row.tier == tier => Some(row.bits),
+            _ => None,
+        }
+    }
+
+    /// Which places are taken by blocks of the column, a bit each.
+    pub(super) fn taken(&self, column: u32) -> u64 {
+        self.rows[self.rows_of(column)].iter().fold(0, |taken, row| taken | row.bits)
     }
 
     /// The tiers in which a column holds the block, [`KNOWN`] among them.
@@ -123,7 +154,7 @@ impl Page {
 
     /// Whether the place is taken by a block of the column.
     pub(super) fn is_taken(&self, column: u32, at: u32) -> bool {
-        self.tiers(column, at).next().is_some()
+        self.taken(column) & (1 << at) != 0
     }
 
     /// Forgets all that a column has here.

@@ -7,7 +7,7 @@ use std::sync::{
 
 use kvbridge_schemas::{Replica, ReplicaKey, TierTrust};
 
-use super::{AsOf, Generation, Published, ReplicaMatch, speculation::Speculation};
+use super::{AsOf, ByTier, Generation, Published, ReplicaMatch, speculation::Speculation};
 
 /// A writer died half-way through a batch.
 const REASON_FAULT: &str = "index_fault";
@@ -85,7 +85,7 @@ impl Entry {
             matched_blocks: 0,
             matched_tokens: 0,
             speculative_tokens: 0,
-            by_tier: Vec::new(),
+            by_tier: ByTier::default(),
             as_of: AsOf { cursor: published.cursor, at_ms: published.at_ms },
         }
     }

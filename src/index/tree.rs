@@ -10,7 +10,7 @@
 //! others of its blocks follow them: a walk cannot pass a hole, and passes again the moment the
 //! hole is filled.
 
-use std::{collections::BTreeMap, hint::black_box};
+use std::collections::BTreeMap;
 
 use hashbrown::HashTable;
 use kvbridge_schemas::Tier;
@@ -128,19 +128,13 @@ impl Tree {
     /// one after the other, each would be waited for. It changes nothing.
     pub(super) fn warm(&self, column: u32, deltas: &[Delta]) {
         let Some(of) = self.column(column) else { return };
-        let held = deltas.iter().filter(|delta| match delta {
-            Delta::Linked { node, .. } | Delta::Unlinked { node, .. } => {
-                let place = of.get(*node).map(Node::place);
-                place.is_some_and(|place| {
-                    self.page(place.page).is_some_and(|page| page.is_held(column, place.at))
-                })
-            }
-            Delta::Cleared => false,
-        });
-        black_box(held.count());
+        of.warm(deltas.iter().filter_map(|delta| match delta {
+            Delta::Linked { node, .. } | Delta::Unlinked { node, .. } => Some(*node),
+            Delta::Cleared => None,
+        }));
     }
 
-    fn number_tier(&mut self, tier: &Tier) -> Option<TierNumber> {
+    pub(super) fn number_tier(&mut self, tier: &Tier) -> Option<TierNumber> {
         if let Some(number) = self.tier_number(tier) {
             return Some(number);
         }

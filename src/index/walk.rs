@@ -47,10 +47,16 @@ impl Wanted {
 #[derive(Clone)]
 pub(super) struct Depths {
     width: usize,
+    /// None, as long as nobody was found to have anything.
     blocks: Vec<u32>,
 }
 
 impl Depths {
+    /// Whether no column has the first block.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
     /// In all tiers that count.
     pub(super) fn all_of(&self, column: u32) -> u64 {
         let from = to_usize(column) * self.width;
@@ -92,7 +98,7 @@ impl Tree {
         window: Window,
         wanted: &Wanted,
     ) -> Depths {
-        let none = Depths { width: wanted.width, blocks: vec![0; wanted.tiers.len()] };
+        let none = Depths { width: wanted.width, blocks: Vec::new() };
         let mut best: Option<Depths> = None;
         let mut ways: Vec<Way> = Vec::new();
         let mut way = (Before::Root(root), 0, none);
@@ -144,6 +150,7 @@ impl Tree {
         depths: &mut Depths,
     ) -> bool {
         let Some(page) = self.page(place.page) else { return false };
+        depths.blocks.resize(wanted.tiers.len(), 0);
         let (depth, count) = (clip(depth), clip(count));
         let mut alive = false;
         for (column, own) in page.columns() {

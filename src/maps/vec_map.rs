@@ -40,14 +40,15 @@ impl<K: Ord, V> VecMap<K, V> {
     where
         V: Default,
     {
-        let at = match self.0.binary_search_by(|(held, _)| held.cmp(&key)) {
-            Ok(at) => at,
-            Err(at) => {
-                self.0.reserve_exact(1);
-                self.0.insert(at, (key, V::default()));
-                at
-            }
+        let found = match self.0.as_slice() {
+            [(only, _)] if *only == key => Ok(0), // nearly always
+            all => all.binary_search_by(|(held, _)| held.cmp(&key)),
         };
+        let at = found.unwrap_or_else(|at| {
+            self.0.reserve_exact(1);
+            self.0.insert(at, (key, V::default()));
+            at
+        });
         &mut self.0[at].1
     }
 

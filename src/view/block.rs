@@ -34,6 +34,9 @@ pub(super) enum Block {
     Full(Box<Full>),
 }
 
+// With its key it fills one slot of a table, which is half a line of a processor's cache.
+const _: () = assert!(size_of::<Option<(u64, Block)>>() == 32, "blocks are small");
+
 /// A block in so few bytes that the views of a machine fit into its caches: what many blocks say
 /// alike is told once, by the [`Kind`](super::kinds::Kind) of that number.
 #[derive(Clone, Copy)]
@@ -133,15 +136,25 @@ impl Groups {
     }
 
     pub(super) fn hold(&mut self, group: Option<u32>) {
+        self.hold_more(group, 1);
+    }
+
+    /// The spots of so many more blocks lie in the group.
+    pub(super) fn hold_more(&mut self, group: Option<u32>, spots: u64) {
         if let Some(index) = group {
-            self.0.entry(index).or_default().spot_count += 1;
+            self.0.entry(index).or_default().spot_count += spots;
         }
     }
 
     pub(super) fn release(&mut self, group: Option<u32>) {
+        self.release_more(group, 1);
+    }
+
+    /// The spots of so many blocks are gone.
+    pub(super) fn release_more(&mut self, group: Option<u32>, spots: u64) {
         let Some(index) = group else { return };
         let Some(known) = self.0.get_mut(&index) else { return };
-        known.spot_count -= 1;
+        known.spot_count -= spots;
         if known.spot_count == 0 {
             self.0.remove(&index);
         }
@@ -189,16 +202,26 @@ impl Totals {
 
 /// Adds one to the number under `key`.
 pub(super) fn count_up<K: Ord + Clone>(counts: &mut VecMap<K, u64>, key: &K) {
+    count_up_by(counts, key, 1);
+}
+
+/// Adds some to the number under `key`.
+pub(super) fn count_up_by<K: Ord + Clone>(counts: &mut VecMap<K, u64>, key: &K, more: u64) {
     match counts.get_mut(key) {
-        Some(count) => *count += 1,
-        None => counts.insert(key.clone(), 1),
+        Some(count) => *count += more,
+        None => counts.insert(key.clone(), more),
     }
 }
 
 /// Takes one from the number under `key`; a number that reaches zero leaves no entry.
 pub(super) fn count_down<K: Ord>(counts: &mut VecMap<K, u64>, key: &K) {
+    count_down_by(counts, key, 1);
+}
+
+/// Takes some from the number under `key`, likewise.
+pub(super) fn count_down_by<K: Ord>(counts: &mut VecMap<K, u64>, key: &K, less: u64) {
     if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
+        *count -= less;
         if *count == 0 {
             counts.remove(key);
         }

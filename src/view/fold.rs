@@ -10,6 +10,7 @@ use super::{
     block::{Block, Copies, Spot, count_down, count_up},
     link::{Delta, Link, LinkParent, NodeId},
     plain::{EVENTS_WARMED, Run},
+    run::Gone,
     told::{Flags, Told},
     unpack,
 };
@@ -67,38 +68,64 @@ impl View {
             Parent::Unknown => None,
         };
         let mut run = Run::new(told.kind(&spot, stored));
-        for (i, block) in stored.blocks.iter().enumerate() {
-            let key = self.settings.projection.apply(&block.hash);
-            let content = block.content.filter(|_| told.dense);
-            let extra = content.and_then(|_| told.extra(stored, i));
-            let kept = content.filter(|_| self.settings.describes);
-            let described = kept.and_then(|_| told.describe(stored, i));
-            let is_rich = extra.is_some() || described.is_some();
-            let place = parent.zip(content);
-            if is_rich || !self.store_plain((key, &block.hash), place, &mut run, out) {
-                self.add_copy(&block.hash, &spot, told.flags, out);
-                if let Some((parent, content)) = place {
-                    let mut link = told.link(parent, content, extra, stored.bigram);
-                    link.described = described;
-                    self.set_link(NodeId { key, block_size: stored.block_size }, link, &told, out);
-                }
-                self.repack(key);
+        let is_bare = !self.settings.describes && stored.extra.iter().all(Vec::is_empty);
+        let mut i = 0;
+        while let Some(rest) = stored.blocks.get(i..).filter(|rest| !rest.is_empty()) {
+            let before = parent.filter(|_| told.dense && is_bare);
+            let taken = before.map_or(0, |before| self.store_run(rest, before, &mut run, out));
+            i += taken;
+            if taken == 0 {
+                self.store_one((stored, i, parent), (&told, &spot), &mut run, out);
+                i += 1;
             }
-            self.settle(key, out);
-            parent = Some(LinkParent::Block(NodeId { key, block_size: stored.block_size }));
+            let last = stored.blocks.get(i.saturating_sub(1));
+            parent = last.map(|last| self.parent_at(&last.hash, stored.block_size));
         }
         self.end_run(&run);
     }
 
+    fn store_one(
+        &mut self,
+        (stored, i, parent): (&Stored, usize, Option<LinkParent>),
+        (told, spot): (&Told, &Spot),
+        run: &mut Run,
+        out: &mut Output<'_>,
+    ) {
+        let Some(block) = stored.blocks.get(i) else { return };
+        let key = self.settings.projection.apply(&block.hash);
+        let content = block.content.filter(|_| told.dense);
+        let extra = content.and_then(|_| told.extra(stored, i));
+        let kept = content.filter(|_| self.settings.describes);
+        let described = kept.and_then(|_| told.describe(stored, i));
+        let is_rich = extra.is_some() || described.is_some();
+        let place = parent.zip(content);
+        if is_rich || !self.store_plain((key, &block.hash), place, run, out) {
+            self.add_copy(&block.hash, spot, told.flags, out);
+            if let Some((parent, content)) = place {
+                let mut link = told.link(parent, content, extra, stored.bigram);
+                link.described = described;
+                self.set_link(NodeId { key, block_size: stored.block_size }, link, told, out);
+            }
+            self.repack(key);
+        }
+        self.settle(key, out);
+    }
+
     fn remove(&mut self, removed: &Removed, out: &mut Output<'_>) {
         let spot = spot_of(&removed.place);
+        let mut gone = Gone::default();
         for hash in &removed.hashes {
+            if self.drop_next(hash, &spot, &mut gone, out) {
+                continue;
+            }
+            self.end_gone(&spot, &mut gone);
             let key = self.settings.projection.apply(hash);
             let dropped = self.drop_plain(key, &spot, out);
             if !dropped.unwrap_or_else(|| self.drop_copy(key, &spot, out)) {
                 self.miss(&spot.tier, out);
             }
         }
+        self.end_gone(&spot, &mut gone);
     }
 
     fn relocate(&mut self, moved: &Moved, out: &mut Output<'_>) {
@@ -236,7 +263,7 @@ impl View {
         }
         if !block.copies.is_empty() {
             self.repack(key);
-        } else if let Some(Block::Full(block)) = self.blocks.remove(key) {
+        } else if let Some((_, Block::Full(block))) = self.blocks.remove(key) {
             self.bare.remove(&key);
             self.hashes.remove(key);
             for (block_size, link) in block.links.iter() {

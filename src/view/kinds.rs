@@ -37,6 +37,8 @@ pub(super) struct Kinds {
     numbers: BTreeMap<Arc<Kind>, u16>,
     kinds: Vec<Option<(Arc<Kind>, u64)>>,
     free: Vec<u16>,
+    /// The number that was asked for last: most stores are of one kind.
+    last: u16,
 }
 
 impl Kinds {
@@ -46,7 +48,10 @@ impl Kinds {
 
     /// The number of a kind that one more block has; `None` if there are too many.
     pub(super) fn hold(&mut self, kind: &Kind) -> Option<u16> {
-        if let Some(number) = self.numbers.get(kind).copied() {
+        let is_last = self.get(self.last) == Some(kind);
+        let known = if is_last { Some(self.last) } else { self.numbers.get(kind).copied() };
+        if let Some(number) = known {
+            self.last = number;
             self.hold_again(number);
             return Some(number);
         }
@@ -66,16 +71,26 @@ impl Kinds {
 
     /// One more block has a kind that is held already.
     pub(super) fn hold_again(&mut self, number: u16) {
+        self.hold_more(number, 1);
+    }
+
+    /// So many more blocks have a kind that is held already.
+    pub(super) fn hold_more(&mut self, number: u16, more: u64) {
         if let Some(Some((_, blocks))) = self.kinds.get_mut(usize::from(number)) {
-            *blocks += 1;
+            *blocks += more;
         }
     }
 
     /// One block less has it; a kind without blocks is forgotten.
     pub(super) fn release(&mut self, number: u16) {
+        self.release_more(number, 1);
+    }
+
+    /// So many blocks less have it.
+    pub(super) fn release_more(&mut self, number: u16, less: u64) {
         let Some(held) = self.kinds.get_mut(usize::from(number)) else { return };
         let Some((kind, blocks)) = held else { return };
-        *blocks -= 1;
+        *blocks -= less;
         if *blocks == 0 {
             self.numbers.remove(&**kind);
             *held = None;

@@ -24,6 +24,7 @@ mod kinds;
 mod link;
 mod parking;
 mod plain;
+mod run;
 mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -235,7 +236,7 @@ impl View {
         if length > known && length != size_of::<u64>() {
             self.hashes.insert(key, hash.clone());
         } else if length > known {
-            self.hashes.remove(key);
+            drop(self.hashes.remove(key));
         }
     }
 }

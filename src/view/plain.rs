@@ -13,7 +13,6 @@ use super::{
     kinds::{Kind, LinkKind},
     link::{Delta, LinkParent, NodeId},
 };
-use crate::maps::keyed::Place;
 
 /// Events whose blocks are looked for together before they are folded. An engine that generates
 /// makes one event for each block, so fewer would be none; more would not fit the caches.
@@ -22,11 +21,11 @@ pub(super) const EVENTS_WARMED: usize = 16;
 /// What one store's blocks have in common, and how far it got.
 pub(super) struct Run {
     /// The kind of all blocks that follow another, or that are told without places.
-    kind: Kind,
+    pub(super) kind: Kind,
     /// Its number, held while the run lasts.
     number: Option<u16>,
     /// The last block, while it waits for nothing.
-    ready: Option<u64>,
+    pub(super) ready: Option<u64>,
 }
 
 /// A block's parent and content, as far as they are told.
@@ -82,16 +81,17 @@ impl View {
         self.note_hash(key, hash);
         let content = told.map_or(0, |(_, content)| content);
         let new = Plain { parent, content, count: 1, kind, parked: false };
-        let is_new = match self.blocks.place(key) {
-            Place::Vacant(vacant) => {
-                vacant.insert((key, Block::Plain(new)));
+        self.blocks.reserve(1);
+        let is_new = match self.blocks.seek(key) {
+            Err(at) => {
+                self.blocks.fill(at, (key, Block::Plain(new)));
                 true
             }
-            Place::Occupied(mut held) => {
+            Ok(at) => {
                 self.kinds.release(kind); // each block holds it once
-                match &mut held.get_mut().1 {
-                    Block::Plain(plain) if plain.is_again(&new) => plain.count += 1,
-                    Block::Plain(_) | Block::Full(_) => return false,
+                match self.blocks.at_mut(at) {
+                    Some((_, Block::Plain(plain))) if plain.is_again(&new) => plain.count += 1,
+                    Some((_, Block::Plain(_) | Block::Full(_))) | None => return false,
                 }
                 false
             }
@@ -111,12 +111,17 @@ impl View {
             }
             (None, Some(_)) => self.kinds.hold(&Kind { link: None, ..run.kind.clone() }),
             (Some(_) | None, _) => {
-                if run.number.is_none() {
-                    run.number = Some(self.kinds.hold(&run.kind)?);
-                }
-                run.number.inspect(|number| self.kinds.hold_again(*number))
+                self.number(run).inspect(|number| self.kinds.hold_again(*number))
             }
         }
+    }
+
+    /// The number of a run's kind, held for the run alone.
+    pub(super) fn number(&mut self, run: &mut Run) -> Option<u16> {
+        if run.number.is_none() {
+            run.number = self.kinds.hold(&run.kind);
+        }
+        run.number
     }
 
     /// Accounts for a copy of a plain block.
@@ -153,8 +158,8 @@ impl View {
         spot: &Spot,
         out: &mut Output<'_>,
     ) -> Option<bool> {
-        let Some(mut held) = self.blocks.held(key) else { return Some(false) };
-        let Block::Plain(plain) = &mut held.get_mut().1 else { return None };
+        let Ok(at) = self.blocks.seek(key) else { return Some(false) };
+        let Some((_, Block::Plain(plain))) = self.blocks.at_mut(at) else { return None };
         let kind = self.kinds.get(plain.kind)?;
         if kind.spot != *spot {
             return Some(false);
@@ -166,8 +171,8 @@ impl View {
             self.totals.change(&spot.tier, before, Some(copies(plain.count)));
             return Some(true);
         }
-        let ((_, block), _) = held.remove();
-        let Block::Plain(plain) = block else { return None };
+        let plain = *plain;
+        self.blocks.take(at);
         self.totals.change(&spot.tier, before, None);
         count_down(&mut self.totals.blocks, &spot.tier);
         self.bare.remove(&key);

@@ -30,7 +30,7 @@ fn tiers_add_up_and_hints_count_when_asked_for() {
     let _feed = three_tiers(&index);
     let by_tier = |hints| {
         let answer = index.query(&Query { hints, ..query(&prompt()) }).unwrap();
-        answer.replicas[0].by_tier.clone()
+        answer.replicas[0].by_tier.to_vec()
     };
     let tier = |tier, blocks| TierMatch { tier, blocks, tokens: blocks * 2 };
     let proven = [tier(Tier::Device, 5), tier(Tier::Host, 7)];

@@ -3,6 +3,7 @@
 mod against_oracle;
 mod contract;
 mod peers;
+mod rows;
 mod shared_tree;
 mod speculation;
 

@@ -179,7 +179,7 @@ proptest! {
         }
         let model = index.model("m").unwrap();
         let Ok(shared) = model.read() else { panic!("no writer died") };
-        for member in shared.members.values() {
+        for member in shared.members.iter() {
             prop_assert_eq!(shared.tree.column(member.column).unwrap().node_count(), 0);
         }
         prop_assert_eq!(shared.tree.page_count(), 0);
