@@ -5,6 +5,8 @@ mod hearers;
 mod reader;
 mod scenes;
 mod sizes;
+#[cfg(feature = "sink-smg")]
+mod streams;
 
 use std::collections::BTreeMap;
 
