@@ -91,8 +91,10 @@ fn a_reader_goes_on_behind_its_number_or_is_told_that_it_cannot() {
     };
     assert_eq!(behind(&scene, newest), Some(vec![]));
     assert_eq!(behind(&scene, newest - 1), Some(vec![newest]));
+    // The first batch says that everything is gone: who comes from before it is told so.
+    assert_eq!(behind(&scene, newest - 2), Some(vec![newest - 1, newest]));
     // Of another life of this program, from before the journal, and the last number there is.
-    for last in [newest + 1, newest - 2, 1, u64::MAX] {
+    for last in [newest + 1, newest - 3, 1, u64::MAX] {
         assert_eq!(behind(&scene, last), None, "{last}");
     }
     let untold = Scene::new(settings(Preset::Smg));
