@@ -35,6 +35,7 @@ const ENGINE_ROOMS: &[(&str, &str)] = &[
     ("src/pipeline/registry.rs", "the one place that opens engines"),
     ("src/cli/examples.rs", "help shows real flags"),
     ("src/sink_line/preset.rs", "a preset has the name of whose wire it speaks"),
+    ("src/sinks/streams/server.rs", "a method has the name of the service that has it"),
     ("schemas/src/identity.rs", "the names are words of the envelope"),
     ("src/cli/fake_engine.rs", "which engine is imitated"),
     ("src/fake_engine/hash.rs", "the constant is the engine's own"),

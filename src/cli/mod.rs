@@ -29,6 +29,8 @@ mod signal;
 mod sink;
 mod sink_read;
 mod sink_shown;
+#[cfg(feature = "sink-smg")]
+mod sink_stream;
 mod snapshot;
 mod source_args;
 mod sse;

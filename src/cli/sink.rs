@@ -8,6 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use kvbridge_adapters_zmq::{LiveFrame, ReplayFailure, subscribe::Link};
 use serde_json::Value;
 
+#[cfg(feature = "sink-smg")]
+use super::sink_stream;
 use super::{
     AccessArgs, CliError, ConfigArgs, Console, Environment, Exit,
     bridge::{self, BridgeError},
@@ -101,6 +103,15 @@ pub enum SinkError {
         /// For which replica, after a space.
         whose: String,
     },
+    /// A stream cannot be read.
+    #[cfg(feature = "sink-smg")]
+    #[error("reading {endpoint} failed: {why}")]
+    Stream {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        why: String,
+    },
     /// It listens nowhere.
     #[error(
         "the sink {sink:?} connects to its readers: be one with --bind, at an address of sinks.connect"
@@ -130,6 +141,8 @@ impl SinkError {
         match self {
             SinkError::Bridge(error) => error.exit(),
             SinkError::NoSink { .. } | SinkError::Connects { .. } => Exit::BadInput,
+            #[cfg(feature = "sink-smg")]
+            SinkError::Stream { .. } => Exit::Failed,
             SinkError::Ended { .. } | SinkError::Replay { .. } => Exit::Failed,
         }
     }
@@ -161,6 +174,15 @@ impl TestArgs {
             None => self.made_up(&mut shown, console)?,
             Some(address) => {
                 shown.begin(&address.link_text(), console)?;
+                #[cfg(feature = "sink-smg")]
+                let read = async {
+                    if self.preset.profile().encoding.is_streamed() {
+                        let from = (&address, &self.access, self.preset);
+                        return sink_stream::read(from, self.frames(), &mut shown, console).await;
+                    }
+                    self.read(address, &mut shown, console).await
+                };
+                #[cfg(not(feature = "sink-smg"))]
                 let read = self.read(address, &mut shown, console);
                 if let Ok(read) = tokio::time::timeout(self.timeout, read).await {
                     read?;

@@ -65,7 +65,7 @@ impl Check<'_> {
         let base = HttpConfig::default();
         let config = HttpConfig {
             tokens_file: self.path("http.tokens_file", file.tokens_file),
-            tls: file.tls.and_then(|tls| self.tls(tls)),
+            tls: file.tls.and_then(|tls| self.tls("http.tls", tls)),
             names: self.names(file.names.unwrap_or_default()),
             connection_count_max: self.count(
                 "http.connections_max",
@@ -104,10 +104,11 @@ impl Check<'_> {
         names
     }
 
-    fn tls(&mut self, file: TlsFile) -> Option<TlsConfig> {
-        let client_ca = self.path("http.tls.client_ca", file.client_ca);
+    pub(super) fn tls(&mut self, path: &str, file: TlsFile) -> Option<TlsConfig> {
+        let client_ca = self.path(&format!("{path}.client_ca"), file.client_ca);
+        let section = path;
         let mut needed = |field: &str, path: Option<String>| {
-            let at = format!("http.tls.{field}");
+            let at = format!("{section}.{field}");
             if path.is_none() {
                 self.note(&at, "is missing, expected a PEM file");
             }
@@ -117,7 +118,7 @@ impl Check<'_> {
         Some(TlsConfig { cert: cert?, key: key?, client_ca })
     }
 
-    fn path(&mut self, at: &str, path: Option<String>) -> Option<PathBuf> {
+    pub(super) fn path(&mut self, at: &str, path: Option<String>) -> Option<PathBuf> {
         if path.as_deref() == Some("") {
             self.note(at, "must not be empty");
         }

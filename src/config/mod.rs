@@ -5,6 +5,8 @@
 //! entry by entry would name engines that nobody meant.
 
 pub mod limits;
+#[cfg(feature = "sink-smg")]
+pub mod stream_limits;
 
 mod adapted;
 mod added;
@@ -29,6 +31,7 @@ mod secret;
 mod shown;
 mod sinks;
 mod sinks_file;
+mod sinks_guard;
 mod source_file;
 mod sources;
 mod validate;
@@ -72,6 +75,7 @@ pub use secret::Secret;
 pub use shown::shown;
 pub use sinks::{SinkConfig, for_rank};
 pub use sinks_file::SinkFile;
+pub use sinks_guard::SinkGuard;
 pub use source_file::SourceFile;
 
 pub use crate::adapters::Options;

@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use kvbridge_schemas::{Replica, Tier};
 
-use super::{Endpoint, file::Span, limits, sinks_file::SinkFile, validate::Check};
+use super::{
+    Endpoint, file::Span, limits, sinks_file::SinkFile, sinks_guard::SinkGuard, validate::Check,
+};
 use crate::sink_line::{Preset, Sizes, Topics};
 
 /// One router's feed: a publisher and a journal for each rank of one instance, or all replicas at
@@ -23,6 +25,8 @@ pub struct SinkConfig {
     pub one_socket: bool,
     /// Readers that bind: all replicas are told over a connection to each; nothing is listened on.
     pub connect: Vec<Endpoint>,
+    /// Who may read, where readers open streams.
+    pub guard: SinkGuard,
     /// The topic of a replica; see [`topic_of`](crate::sink_line::topic_of).
     pub topic: String,
     /// Whose replicas are told; absent = of the instance that comes first, or of all where sockets
@@ -46,6 +50,11 @@ impl SinkConfig {
     /// Whether several replicas are told over the same sockets, told apart by their topics.
     pub fn shares_sockets(&self) -> bool {
         self.one_socket || !self.connect.is_empty()
+    }
+
+    /// Whether readers open streams at `listen`; then `replay` is not listened on.
+    pub fn is_streamed(&self) -> bool {
+        self.preset.profile().encoding.is_streamed()
     }
 
     /// Whether a replica may be told here, whichever instance came first.
@@ -81,7 +90,8 @@ impl Check<'_> {
             }
             let listens = sink.connect.is_empty();
             let addresses_of = [("listen", sink.listen), ("replay", sink.replay)];
-            for (field, address) in addresses_of.into_iter().filter(|_| listens) {
+            let count = if sink.is_streamed() { 1 } else { 2 };
+            for (field, address) in addresses_of.into_iter().take(count).filter(|_| listens) {
                 if address.port() != 0 && !addresses.insert(address) {
                     let message = format!("{address} is there twice");
                     self.note(&format!("sinks[{at}].{field}"), message);
@@ -97,9 +107,12 @@ impl Check<'_> {
         let preset = file.preset.as_deref().and_then(Preset::from_name);
         if preset.is_none() {
             let got = file.preset.as_deref().unwrap_or("none");
-            self.note(&at("preset"), format!("expected one of {names}, got {got:?}"));
+            let absent =
+                if got == Preset::SMG { ", for which the feature sink-smg is built" } else { "" };
+            self.note(&at("preset"), format!("expected one of {names}, got {got:?}{absent}"));
         }
-        let insecure = file.insecure.unwrap_or(false);
+        let guard = self.sink_guard(path, file, preset);
+        let insecure = file.insecure.unwrap_or(false) || guard.asks();
         let listen = (file.listen.as_deref(), limits::SINK_LISTEN);
         let replay = (file.replay.as_deref(), limits::SINK_REPLAY);
         let listen = self.sink_address(&at("listen"), listen, insecure);
@@ -122,6 +135,7 @@ impl Check<'_> {
             replay,
             one_socket,
             connect,
+            guard,
             topic,
             instance: file.instance.clone(),
             models: file.models.clone().unwrap_or_default(),

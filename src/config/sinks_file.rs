@@ -1,6 +1,6 @@
 //! `[[sinks]]` as typed.
 
-use super::file::Span;
+use super::file::{Span, TlsFile};
 
 /// `[[sinks]]`: one router, fed with the ranks of one instance, or with all replicas by topic.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
@@ -22,6 +22,10 @@ pub struct SinkFile {
     pub topic: Option<String>,
     /// Listen beyond the loopback although nobody is asked who they are.
     pub insecure: Option<bool>,
+    /// Encryption, where readers open streams.
+    pub tls: Option<TlsFile>,
+    /// Who may open one.
+    pub tokens_file: Option<String>,
     /// Whose replicas are told.
     pub instance: Option<String>,
     /// Of which models.

@@ -100,7 +100,8 @@ fn every_problem_is_reported_at_once() {
         sinks[2].connect: expected a host to connect to, got "tcp://*:1" (kvbridge.toml)
         sinks[2].connect: tcp://a:1 is there twice (kvbridge.toml)
         sinks[2].topic: a reader of preset llm-d wants three parts, kv@…@…, the second {instance}, got "kv/{instance}" (kvbridge.toml)"#]]
-    .assert_eq(&problems(text, &[]));
+    // A build with more presets names them too.
+    .assert_eq(&problems(text, &[]).replace("conductor, smg,", "conductor,"));
 }
 
 #[test]

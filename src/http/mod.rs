@@ -84,6 +84,8 @@ use readiness::Readiness;
 pub use replicas::ReplicaJson;
 pub use serve::Service;
 pub use sources::{EngineStanding, EntryStanding, SourceError, SourceRequest};
+#[cfg(feature = "sink-smg")]
+pub(crate) use tls::acceptor as tls_acceptor;
 
 use crate::{
     alarms::Alarms,
@@ -286,7 +288,7 @@ impl Security {
                 Access::Open
             }
         };
-        let tls = match config.tls.as_ref().map(tls::acceptor) {
+        let tls = match config.tls.as_ref().map(|tls| tls::acceptor("http.tls", tls, b"http/1.1")) {
             Some(Ok(acceptor)) => Some(acceptor),
             None => None,
             Some(Err(found)) => {

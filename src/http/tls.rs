@@ -1,4 +1,5 @@
-//! TLS of the API: certificate, key and the authority of client certificates, read once at start.
+//! TLS of a listener: certificate, key and the authority of client certificates, read once when
+//! it begins.
 
 use std::{fmt::Display, path::Path, sync::Arc};
 
@@ -14,21 +15,26 @@ use tokio_rustls::{
 
 use crate::config::{Problems, TlsConfig};
 
-/// Reads the files, or says all that is wrong with them.
-pub(super) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, Problems> {
+/// Reads the files that are configured `at` a place, or says all that is wrong with them. Clients
+/// are offered that protocol.
+pub(crate) fn acceptor(
+    at: &str,
+    config: &TlsConfig,
+    protocol: &[u8],
+) -> Result<TlsAcceptor, Problems> {
     let mut problems = Problems::default();
-    let cert = certificates("http.tls.cert", &config.cert, &mut problems);
+    let cert = certificates(&format!("{at}.cert"), &config.cert, &mut problems);
     let key = PrivateKeyDer::from_pem_file(&config.key)
-        .map_err(|error| note(&mut problems, "http.tls.key", &config.key, &error))
+        .map_err(|error| note(&mut problems, &format!("{at}.key"), &config.key, &error))
         .ok();
     let client_ca = config
         .client_ca
         .as_ref()
-        .map(|path| (path, certificates("http.tls.client_ca", path, &mut problems)));
+        .map(|path| (path, certificates(&format!("{at}.client_ca"), path, &mut problems)));
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| note(&mut problems, "http.tls", &config.cert, &error));
+        .map_err(|error| note(&mut problems, at, &config.cert, &error));
     let (Ok(builder), Some(key), true) = (builder, key, problems.0.is_empty()) else {
         return Err(problems);
     };
@@ -41,7 +47,7 @@ pub(super) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, Problems> {
             match verifier.build() {
                 Ok(verifier) => builder.with_client_cert_verifier(verifier),
                 Err(error) => {
-                    note(&mut problems, "http.tls.client_ca", path, &error);
+                    note(&mut problems, &format!("{at}.client_ca"), path, &error);
                     return Err(problems);
                 }
             }
@@ -49,11 +55,11 @@ pub(super) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, Problems> {
     };
     match builder.with_single_cert(cert, key) {
         Ok(mut server) => {
-            server.alpn_protocols = vec![b"http/1.1".to_vec()];
+            server.alpn_protocols = vec![protocol.to_vec()];
             Ok(TlsAcceptor::from(Arc::new(server)))
         }
         Err(error) => {
-            note(&mut problems, "http.tls.key", &config.key, &error);
+            note(&mut problems, &format!("{at}.key"), &config.key, &error);
             Err(problems)
         }
     }

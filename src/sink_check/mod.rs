@@ -7,6 +7,8 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod decode;
+#[cfg(feature = "sink-smg")]
+mod protobuf;
 mod rule;
 mod specimen;
 #[cfg(test)]
@@ -18,7 +20,7 @@ pub use decode::{Batch, Event, Hash, Said, Stored, Written};
 pub use rule::Rule;
 pub use specimen::{Happening, Judged, Kind, Message, Specimen, specimen};
 
-use crate::sink_line::{HashForms, Needs, Numbers, Topics};
+use crate::sink_line::{Encoding, HashForms, Needs, Numbers, Topics};
 
 /// Bytes of a number.
 const NUMBER_BYTES: usize = 8;
@@ -125,6 +127,8 @@ impl Checker {
         };
         let Some(seq) = seq(number, &mut verdict) else { return verdict };
         self.topic(topic, &mut verdict);
+        let taken = seq > 0 || !self.needs.encoding.is_streamed();
+        verdict.judge(Rule::Frames, taken, || "0 is no number: it asks for everything".to_owned());
         let restarts = self.last_live.is_some_and(|last| seq <= last);
         if !restarts && self.next.is_some_and(|next| seq < next) {
             self.last_live = Some(seq);
@@ -166,7 +170,12 @@ impl Checker {
     }
 
     fn payload(&mut self, payload: &[u8], verdict: &mut Verdict) {
-        let batch = match decode::batch(payload) {
+        let read = match self.needs.encoding {
+            Encoding::Msgpack => decode::batch(payload),
+            #[cfg(feature = "sink-smg")]
+            Encoding::Protobuf => protobuf::batch(payload),
+        };
+        let batch = match read {
             Ok(batch) => batch,
             Err(error) => {
                 return verdict.judge(Rule::Batch, false, || error.to_string());

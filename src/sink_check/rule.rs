@@ -80,7 +80,12 @@ impl Rule {
 
     /// What a reader with these needs wants; `None` = it does not care.
     pub fn meaning(self, needs: &Needs) -> Option<&'static str> {
+        let streamed = needs.encoding.is_streamed();
         Some(match self {
+            // A message has types: neither an array nor a form of hashes can be another.
+            Rule::Batch if streamed => "a message of KvEventBatch",
+            Rule::Form | Rule::Hash | Rule::End if streamed => return None,
+            Rule::Frames if streamed => "a number above 0 and events",
             Rule::Frames => "a topic, a number of 8 bytes, a payload",
             Rule::Topic if needs.topics == Topics::Named => {
                 "kv@<instance>@<model>, three parts: the second is whose blocks they are"

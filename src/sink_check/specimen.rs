@@ -147,6 +147,8 @@ struct World {
     at: Moment,
     said: Vec<Happening>,
     messages: usize,
+    /// Answers have no end.
+    streamed: bool,
 }
 
 /// The blocks of a chain, from one to the other.
@@ -183,6 +185,7 @@ impl World {
             at,
             said: Vec::new(),
             messages: 0,
+            streamed: profile.encoding.is_streamed(),
         }
     }
 
@@ -239,9 +242,14 @@ impl World {
     fn ask(&mut self, start: u64) {
         let batches: Vec<Numbered> = self.line.replay(self.at, start).1.collect();
         self.messages += batches.len() + 1;
+        self.frames += batches.len();
         self.said.push(Happening::Asks(start));
         self.said.extend(batches.into_iter().map(Happening::Replayed));
-        self.said.push(Happening::End);
+        // A stream goes on with what is live.
+        if !self.streamed {
+            self.frames += 1;
+            self.said.push(Happening::End);
+        }
     }
 }
 

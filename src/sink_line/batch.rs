@@ -1,7 +1,8 @@
 //! Facts for routers, and their bytes: the batches of engines that publish msgpack.
 //!
 //! `[ts, events, rank]`, three elements always, `ts` a fraction of 8 bytes: readers want both. A
-//! hash is a number of 9 bytes whatever its value, because some readers know no shorter form.
+//! hash is a number of 9 bytes whatever its value, because some readers know no shorter form. What
+//! is a stream of protobuf instead is written in `smg`.
 
 use std::sync::Arc;
 
@@ -9,13 +10,17 @@ use kvbridge_schemas::{ExtraKey, Tier, msgpack::Pen};
 
 use super::{
     Payload,
-    preset::{Form, Profile},
+    preset::{Encoding, Form, Profile},
 };
 use crate::view::Described;
 
 /// Blocks of one batch. Smaller: more frames for a view. Larger: a frame of 16-token blocks passes
 /// half a megabyte, and a reader is that long without another.
 const BLOCKS_MAX: usize = 4096;
+
+/// Token ids of one batch, but for those of its first block. Smaller: more frames for a view of
+/// large blocks. Larger: a message of gRPC passes the 4 MiB that its readers take.
+const TOKENS_MAX: usize = 256 * 1024;
 
 /// Bytes of a batch and of a block beside its tokens, to reserve.
 const BATCH_BYTES: usize = 64;
@@ -77,7 +82,24 @@ impl Facts {
         if self.0.is_empty() {
             return vec![batch(&[], profile, rank, unix_ms)];
         }
-        self.0.chunks(BLOCKS_MAX).map(|facts| batch(facts, profile, rank, unix_ms)).collect()
+        self.pieces().into_iter().map(|facts| batch(facts, profile, rank, unix_ms)).collect()
+    }
+
+    /// What goes into one batch each.
+    pub(super) fn pieces(&self) -> Vec<&[Fact]> {
+        let (mut pieces, mut rest, mut tokens) = (Vec::new(), self.0.as_slice(), 0);
+        let mut count = 0;
+        for fact in &self.0 {
+            let more = fact.token_count();
+            if count == BLOCKS_MAX || (count > 0 && tokens + more > TOKENS_MAX) {
+                let (piece, behind) = rest.split_at(count);
+                pieces.push(piece);
+                (rest, count, tokens) = (behind, 0, 0);
+            }
+            (count, tokens) = (count + 1, tokens + more);
+        }
+        pieces.push(rest);
+        pieces
     }
 
     /// As one batch, however large.
@@ -86,14 +108,25 @@ impl Facts {
     }
 }
 
+impl Fact {
+    fn token_count(&self) -> usize {
+        match self {
+            Fact::Stored { described, .. } => described.tokens.0.len(),
+            Fact::Removed { .. } | Fact::Cleared => 0,
+        }
+    }
+}
+
 fn batch(facts: &[Fact], profile: &Profile, rank: u32, unix_ms: u64) -> Payload {
-    let tokens: usize = facts
-        .iter()
-        .map(|fact| match fact {
-            Fact::Stored { described, .. } => described.tokens.0.len() * 5 + BLOCK_BYTES,
-            Fact::Removed { .. } | Fact::Cleared => BLOCK_BYTES,
-        })
-        .sum();
+    match profile.encoding {
+        Encoding::Msgpack => msgpack(facts, profile, rank, unix_ms),
+        #[cfg(feature = "sink-smg")]
+        Encoding::Protobuf => super::smg::batch(facts, unix_ms, None),
+    }
+}
+
+fn msgpack(facts: &[Fact], profile: &Profile, rank: u32, unix_ms: u64) -> Payload {
+    let tokens: usize = facts.iter().map(|fact| fact.token_count() * 5 + BLOCK_BYTES).sum();
     let mut pen = Pen::new(BATCH_BYTES + tokens);
     pen.array(3);
     pen.float(std::time::Duration::from_millis(unix_ms).as_secs_f64());
@@ -108,7 +141,7 @@ fn batch(facts: &[Fact], profile: &Profile, rank: u32, unix_ms: u64) -> Payload 
 }
 
 /// Whether two facts are one event.
-fn continues(one: &Fact, next: &Fact) -> bool {
+pub(super) fn continues(one: &Fact, next: &Fact) -> bool {
     match (one, next) {
         (
             Fact::Stored { key, tier, described, .. },

@@ -296,6 +296,7 @@ impl Held {
             let coming: Vec<Tier> =
                 block.spots.iter().filter(comes).map(|spot| spot.tier.clone()).collect();
             let parent = block.parent;
+            let described = self.with_salt(key, parent, described);
             for tier in &coming {
                 facts.stored(key, parent, tier.clone(), Arc::clone(&described));
                 self.mark_shown(key, tier);
@@ -304,6 +305,26 @@ impl Held {
                 waiting.extend(self.children_of(key));
             }
         }
+    }
+
+    /// The salt of a sequence is told with its first block alone: the others have it through their
+    /// parents, which readers are told before them.
+    fn with_salt(
+        &mut self,
+        key: u64,
+        parent: Option<u64>,
+        described: Arc<Described>,
+    ) -> Arc<Described> {
+        let before = parent.and_then(|parent| self.blocks.get(&parent)?.described.as_ref());
+        let Some(salt) = before.and_then(|before| before.salt.clone()) else { return described };
+        if described.salt.is_some() {
+            return described;
+        }
+        let described = Arc::new(Described { salt: Some(salt), ..described.as_ref().clone() });
+        if let Some(block) = self.blocks.get_mut(&key) {
+            block.described = Some(Arc::clone(&described));
+        }
+        described
     }
 
     fn mark_shown(&mut self, key: u64, tier: &Tier) {

@@ -8,6 +8,7 @@ use super::Numbered;
 #[derive(Debug)]
 pub(super) struct Journal {
     batches: VecDeque<Numbered>,
+    newest: Option<u64>,
     bytes: usize,
     batches_max: usize,
     bytes_max: usize,
@@ -15,13 +16,14 @@ pub(super) struct Journal {
 
 impl Journal {
     pub(super) fn new(batches_max: usize, bytes_max: usize) -> Journal {
-        Journal { batches: VecDeque::new(), bytes: 0, batches_max, bytes_max }
+        Journal { batches: VecDeque::new(), newest: None, bytes: 0, batches_max, bytes_max }
     }
 
     /// Adds the next one. The oldest go when the bounds are passed; a batch beyond them alone is
     /// not kept either.
     pub(super) fn push(&mut self, numbered: Numbered) {
         self.bytes += numbered.payload.len();
+        self.newest = Some(numbered.seq);
         self.batches.push_back(numbered);
         while self.batches.len() > self.batches_max || self.bytes > self.bytes_max {
             let Some(oldest) = self.batches.pop_front() else { return };
@@ -32,6 +34,11 @@ impl Journal {
     pub(super) fn forget(&mut self) {
         self.batches.clear();
         self.bytes = 0;
+    }
+
+    /// The newest number, if anything was published.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.newest
     }
 
     /// All from `start` on, if that one is still there.

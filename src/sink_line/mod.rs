@@ -30,6 +30,9 @@ mod hearer;
 mod held;
 mod journal;
 mod preset;
+#[cfg(feature = "sink-smg")]
+pub mod smg;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod topic;
@@ -47,7 +50,7 @@ pub use change::Change;
 pub use fan::{Fan, FanAnswer, FanCounts, FanEvent, FanRefusal, FanSettings};
 pub use hearer::Hearer;
 use journal::Journal;
-pub use preset::{Form, HashForms, Needs, Numbers, Preset, Profile, ReplayForm, Topics};
+pub use preset::{Encoding, Form, HashForms, Needs, Numbers, Preset, Profile, ReplayForm, Topics};
 pub use topic::topic_of;
 
 /// Bytes of a batch, shared between journal, socket and answers.
@@ -136,6 +139,8 @@ pub struct Line {
     journal: Journal,
     last_at: Tick,
     clear_count: u64,
+    /// Numbers below it were also told as parts of a whole view: who has them may have either.
+    resumable_from: u64,
 }
 
 impl Line {
@@ -150,6 +155,7 @@ impl Line {
             next_seq: first_seq,
             last_at: now,
             clear_count: 0,
+            resumable_from: 0,
             settings,
         }
     }

@@ -9,6 +9,27 @@ pub enum Form {
     Arrays,
 }
 
+/// What batches are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Msgpack, in messages of ZeroMQ.
+    Msgpack,
+    /// Protobuf, in a stream of gRPC that says where it begins.
+    #[cfg(feature = "sink-smg")]
+    Protobuf,
+}
+
+impl Encoding {
+    /// Whether readers open a stream.
+    pub fn is_streamed(self) -> bool {
+        match self {
+            Encoding::Msgpack => false,
+            #[cfg(feature = "sink-smg")]
+            Encoding::Protobuf => true,
+        }
+    }
+}
+
 /// What follows the delimiter in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayForm {
@@ -30,6 +51,8 @@ pub enum Numbers {
 /// A wire form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
+    /// What batches are.
+    pub encoding: Encoding,
     /// How events are written.
     pub form: Form,
     /// Each block is an event of its own.
@@ -72,6 +95,8 @@ pub enum Topics {
 /// sink writes, so that one can be held against the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
+    /// What batches are.
+    pub encoding: Encoding,
     /// Events in another form lose their batch; absent = either is read.
     pub form: Option<Form>,
     /// The fewest elements of a batch.
@@ -103,12 +128,28 @@ pub enum Preset {
     Aibrix,
     /// Mooncake's Conductor.
     Conductor,
+    /// SMG's gateway.
+    #[cfg(feature = "sink-smg")]
+    Smg,
 }
+
+/// How many presets this build has.
+const COUNT: usize = 5 + cfg!(feature = "sink-smg") as usize;
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Preset; 5] =
-        [Preset::LlmD, Preset::Dynamo, Preset::Vllm, Preset::Aibrix, Preset::Conductor];
+    pub const ALL: [Preset; COUNT] = [
+        Preset::LlmD,
+        Preset::Dynamo,
+        Preset::Vllm,
+        Preset::Aibrix,
+        Preset::Conductor,
+        #[cfg(feature = "sink-smg")]
+        Preset::Smg,
+    ];
+
+    /// The preset that only some builds have.
+    pub const SMG: &str = "smg";
 
     /// The topic of a replica where sockets are shared.
     pub const SHARED_TOPIC: &str = "kv@{instance}@{model}";
@@ -121,6 +162,8 @@ impl Preset {
             Preset::Vllm => "vllm",
             Preset::Aibrix => "aibrix",
             Preset::Conductor => "conductor",
+            #[cfg(feature = "sink-smg")]
+            Preset::Smg => Preset::SMG,
         }
     }
 
@@ -132,6 +175,7 @@ impl Preset {
     /// What it reads.
     pub fn profile(self) -> Profile {
         let maps = Profile {
+            encoding: Encoding::Msgpack,
             form: Form::Maps,
             one_block_per_event: false,
             salt_tag: "",
@@ -146,12 +190,17 @@ impl Preset {
                 Profile { salt_tag: "dynamo-cache-salt:", numbers: Numbers::FromClock, ..maps }
             }
             Preset::Aibrix => Profile { form: Form::Arrays, one_block_per_event: true, ..maps },
+            #[cfg(feature = "sink-smg")]
+            Preset::Smg => {
+                Profile { encoding: Encoding::Protobuf, numbers: Numbers::FromClock, ..maps }
+            }
         }
     }
 
     /// What its reader takes.
     pub fn needs(self) -> Needs {
         let any = Needs {
+            encoding: Encoding::Msgpack,
             form: None,
             elements_min: 2,
             hashes: HashForms::Any,
@@ -180,6 +229,10 @@ impl Preset {
                 hashes_tokens: false,
                 ..any
             },
+            #[cfg(feature = "sink-smg")]
+            Preset::Smg => {
+                Needs { encoding: Encoding::Protobuf, numbers: Numbers::FromClock, ..any }
+            }
         }
     }
 }

@@ -25,6 +25,9 @@ pub(super) struct Spot {
     pub(super) topic: String,
     /// Which of the sink's ports; 0 where there is one for all, or none.
     pub(super) port: u32,
+    /// Of which model it tells.
+    #[cfg(feature = "sink-smg")]
+    pub(super) model: std::sync::Arc<str>,
 }
 
 impl Spot {
@@ -32,6 +35,8 @@ impl Spot {
         Spot {
             topic: topic_of(&config.topic, replica),
             port: if config.shares_sockets() { 0 } else { replica.rank },
+            #[cfg(feature = "sink-smg")]
+            model: replica.model.as_str().into(),
         }
     }
 }

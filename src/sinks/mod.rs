@@ -10,6 +10,8 @@ mod line;
 mod places;
 mod port;
 mod reader;
+#[cfg(feature = "sink-smg")]
+mod streams;
 mod task;
 
 use std::sync::Arc;

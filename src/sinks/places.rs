@@ -7,6 +7,8 @@ use kvbridge_adapters_zmq::{Addressed, DialEvent, OutletAddress};
 use kvbridge_schemas::ReplicaKey;
 use metrics::Counter;
 
+#[cfg(feature = "sink-smg")]
+use super::streams::{Asked, Streams};
 use super::{
     LineStanding,
     answers::{Asked, Part, live, request_of},
@@ -27,6 +29,9 @@ pub(super) struct Places {
     /// By rank, or one for all.
     ports: BTreeMap<u32, Port>,
     readers: Vec<Reader>,
+    /// Where readers open streams.
+    #[cfg(feature = "sink-smg")]
+    streams: Streams,
 }
 
 /// Something that a socket says.
@@ -37,6 +42,9 @@ pub(super) enum Said {
     Ready(u32),
     /// A reader came or went, by its place.
     Reader(usize, DialEvent),
+    /// A reader opens a stream at a port.
+    #[cfg(feature = "sink-smg")]
+    Opens(u32, Asked),
 }
 
 impl Places {
@@ -47,6 +55,8 @@ impl Places {
             form: config.preset.profile().replay,
             ports: BTreeMap::new(),
             readers,
+            #[cfg(feature = "sink-smg")]
+            streams: Streams::new(config),
         }
     }
 
@@ -54,6 +64,10 @@ impl Places {
     pub(super) async fn open(&mut self, config: &SinkConfig, line: &PublishedLine, now: Tick) {
         if !config.connect.is_empty() {
             return;
+        }
+        #[cfg(feature = "sink-smg")]
+        if config.is_streamed() {
+            return self.streams.open(config, line, now).await;
         }
         let address = OutletAddress {
             live: for_rank(config.listen, line.spot.port),
@@ -80,6 +94,10 @@ impl Places {
                     return Poll::Ready(Said::Reader(at, event));
                 }
             }
+            #[cfg(feature = "sink-smg")]
+            if let Poll::Ready((port, asked)) = self.streams.poll_asked(context) {
+                return Poll::Ready(Said::Opens(port, asked));
+            }
             Poll::Pending
         })
         .await
@@ -87,7 +105,10 @@ impl Places {
 
     /// When a port is to be bound.
     pub(super) fn next_deadline(&self) -> Option<Tick> {
-        self.ports.values().filter_map(Port::next_deadline).min()
+        let ports = self.ports.values().filter_map(Port::next_deadline);
+        #[cfg(feature = "sink-smg")]
+        let ports = ports.chain(self.streams.next_deadline());
+        ports.min()
     }
 
     /// Binds what is due. Whether something changed.
@@ -96,7 +117,17 @@ impl Places {
         for port in self.ports.values_mut() {
             changed |= port.due(now).await;
         }
+        #[cfg(feature = "sink-smg")]
+        {
+            changed |= self.streams.due(now).await;
+        }
         changed
+    }
+
+    /// A reader opens a stream of that line.
+    #[cfg(feature = "sink-smg")]
+    pub(super) fn opens(&mut self, port: u32, asked: Asked, line: &mut PublishedLine, at: Moment) {
+        self.streams.answer((port, asked), line, at);
     }
 
     /// Publishes what a line says.
@@ -123,6 +154,8 @@ impl Places {
                 port.publish(live(&topic, batch)).await;
             }
         }
+        #[cfg(feature = "sink-smg")]
+        self.streams.publish(line, &batches);
     }
 
     /// A reader came or went.
@@ -202,22 +235,31 @@ impl Places {
 
     pub(super) fn standing(&self, line: &PublishedLine) -> LineStanding {
         let address = self.ports.get(&line.spot.port).and_then(Port::bound);
+        let live = address.map(|address| address.live.clone());
+        let readers: Vec<_> = self.readers.iter().map(Reader::standing).collect();
+        #[cfg(feature = "sink-smg")]
+        let (live, readers) = (
+            live.or_else(|| self.streams.bound(line.spot.port)),
+            [readers, self.streams.standing(line.spot.port)].concat(),
+        );
         LineStanding {
             preset: self.preset,
-            live: address.map(|address| address.live.clone()),
+            live,
             replay: address.map(|address| address.requests.clone()),
             topic: line.spot.topic.clone(),
             next_seq: line.line.next_seq(),
             is_shown: line.line.is_shown(),
             shown_count: line.line.shown_count(),
             hidden_count: line.line.hidden_count(),
-            readers: self.readers.iter().map(Reader::standing).collect(),
+            readers,
         }
     }
 
     /// A line is over, and its last word was published: the port that was its own is free again.
     pub(super) async fn close(&mut self, line: &PublishedLine, last_word: &Payload, shares: bool) {
         self.readers.iter_mut().for_each(|reader| reader.ends(&line.spot.topic, last_word));
+        #[cfg(feature = "sink-smg")]
+        self.streams.close(line.spot.port).await;
         if !shares && let Some(port) = self.ports.remove(&line.spot.port) {
             port.end().await;
         }
@@ -228,6 +270,8 @@ impl Places {
         for (_, port) in self.ports {
             port.end().await;
         }
+        #[cfg(feature = "sink-smg")]
+        self.streams.end().await;
         futures::future::join_all(self.readers.into_iter().map(Reader::end)).await;
     }
 }

@@ -106,6 +106,15 @@ impl SinkTask {
                     self.readers_changed = true;
                     self.catch_up_at.get_or_insert(at.now.plus(ASK_EVERY_MS));
                 }
+                #[cfg(feature = "sink-smg")]
+                Happened::Said(Said::Opens(port, asked)) => {
+                    // A port is there while its line is. Without one nobody is answered.
+                    let mut lines = self.lines.values_mut();
+                    if let Some(line) = lines.find(|line| line.spot.port == port) {
+                        self.places.opens(port, asked, line, at);
+                    }
+                    self.show_all();
+                }
                 Happened::Told(Heard::Fed(fed)) => self.take(fed).await,
                 Happened::Told(Heard::Missed(count)) => self.missed(count).await,
                 Happened::Due => self.due(at).await,

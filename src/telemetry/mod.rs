@@ -35,5 +35,7 @@ pub use metrics::{
     EventReaders, Matches, Metrics, MetricsError, ReplicaMetrics, build_metrics, cursor_age,
     install_metrics, upkeep,
 };
+#[cfg(feature = "sink-smg")]
+pub use sinks::SinkStreamMetrics;
 pub use sinks::{SinkLineMetrics, SinkMetrics, SinkReaderMetrics};
 pub use sources::SourceMetrics;

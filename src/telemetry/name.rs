@@ -170,6 +170,12 @@ pub const SINK_LISTENING: &str = "kvbridge_sink_reader_listening";
 pub const SINK_WHOLE: &str = "kvbridge_sink_reader_whole_total";
 /// What such a reader had no room for.
 pub const SINK_READER_MISSED: &str = "kvbridge_sink_reader_missed_total";
+/// Streams that readers of a sink have open.
+pub const SINK_STREAMS: &str = "kvbridge_sink_streams";
+/// Batches that wait for the slowest of them.
+pub const SINK_STREAM_WAITING: &str = "kvbridge_sink_stream_waiting_batches";
+/// Streams that were ended because their readers were too slow.
+pub const SINK_STREAMS_CUT: &str = "kvbridge_sink_streams_cut_total";
 /// Events that consumers of the fan-out were told.
 pub const FAN_OUT_EVENTS: &str = "kvbridge_fan_out_events_total";
 /// Its consumers.

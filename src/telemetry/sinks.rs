@@ -54,6 +54,35 @@ impl SinkReaderMetrics {
     }
 }
 
+/// Handles of the streams of one sink.
+#[cfg(feature = "sink-smg")]
+pub struct SinkStreamMetrics {
+    /// See [`name::SINK_STREAMS_CUT`].
+    pub cut: Counter,
+    open: Gauge,
+    waiting: Gauge,
+}
+
+#[cfg(feature = "sink-smg")]
+impl SinkStreamMetrics {
+    /// Registers the handles.
+    pub fn register(sink: &str) -> SinkStreamMetrics {
+        let sink = || sink.to_owned();
+        SinkStreamMetrics {
+            cut: counter!(name::SINK_STREAMS_CUT, label::SINK => sink()),
+            open: gauge!(name::SINK_STREAMS, label::SINK => sink()),
+            waiting: gauge!(name::SINK_STREAM_WAITING, label::SINK => sink()),
+        }
+    }
+
+    /// How many are open, and how far the slowest lags.
+    pub fn show(&self, open: usize, waiting: usize) {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        self.open.set(count(open));
+        self.waiting.set(count(waiting));
+    }
+}
+
 /// Handles of one replica's line to a sink.
 pub struct SinkLineMetrics {
     /// See [`name::SINK_BATCHES`].
@@ -64,6 +93,8 @@ pub struct SinkLineMetrics {
     pub refused: Counter,
     /// Answers that nobody took.
     pub stalled: Counter,
+    /// Streams from a number whose past is gone.
+    pub expired: Counter,
     journal: Counter,
     view: Counter,
     nothing: Counter,
@@ -82,6 +113,7 @@ impl SinkLineMetrics {
             malformed: request("malformed"),
             refused: request("refused"),
             stalled: request("stalled"),
+            expired: request("expired"),
             journal: request("journal"),
             view: request("view"),
             nothing: request("nothing"),

@@ -62,7 +62,11 @@ mod signal_alarms;
 mod sink_command;
 mod sink_greed;
 mod sink_readers;
+#[cfg(feature = "sink-smg")]
+mod sink_smg;
 mod sinks;
+#[cfg(feature = "sink-smg")]
+mod smg_reader;
 mod sources_api;
 mod stop;
 mod support_bundle;

@@ -48,7 +48,7 @@ impl Files {
         files
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
 
@@ -74,6 +74,8 @@ impl Files {
 fn authority() -> (String, Issuer<'static, KeyPair>) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // Another name than the certificates that it signs: some take those for signed by themselves.
+    params.distinguished_name.push(rcgen::DnType::CommonName, "an authority");
     let key = KeyPair::generate().unwrap();
     let pem = params.self_signed(&key).unwrap().pem();
     (pem, Issuer::new(params, key))

@@ -29,7 +29,9 @@ fn json(text: &str) -> Vec<Value> {
 
 #[test]
 fn a_made_up_view_breaks_no_rule_of_any_router_and_shows_no_token() {
-    for preset in ["llm-d", "dynamo", "vllm", "aibrix", "conductor"] {
+    let streamed: &[&str] = if cfg!(feature = "sink-smg") { &["smg"] } else { &[] };
+    let published = ["llm-d", "dynamo", "vllm", "aibrix", "conductor"];
+    for preset in published.iter().chain(streamed) {
         let (code, text) = ran(&["--preset", preset, "--count", "60", "--json"]);
         assert_eq!(code, 0, "{text}");
         let lines = json(&text);

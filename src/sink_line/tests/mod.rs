@@ -5,6 +5,8 @@ mod hearers;
 mod reader;
 mod scenes;
 mod sizes;
+#[cfg(feature = "sink-smg")]
+mod streams;
 
 use std::collections::BTreeMap;
 
@@ -159,7 +161,9 @@ fn step() -> impl Strategy<Value = Step> {
 fn run(preset: Preset, steps: &[Step], mut losses: u64) {
     let profile = settings(preset).profile;
     let form = super::Form::Maps;
-    let settings = LineSettings { profile: super::Profile { form, ..profile }, ..settings(preset) };
+    let encoding = super::Encoding::Msgpack;
+    let profile = super::Profile { form, encoding, ..profile };
+    let settings = LineSettings { profile, ..settings(preset) };
     let mut scene = Scene::new(settings);
     let strict = profile.numbers == Numbers::FromZero;
     let reader = || Reader { strict, ..Reader::default() };
