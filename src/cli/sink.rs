@@ -178,7 +178,7 @@ impl TestArgs {
                 let read = async {
                     if self.preset.profile().encoding.is_streamed() {
                         let from = (&address, &self.access, self.preset);
-                        return sink_stream::read(from, self.frames(), &mut shown, console).await;
+                        return sink_stream::read(from, self.messages(), &mut shown, console).await;
                     }
                     self.read(address, &mut shown, console).await
                 };

@@ -18,14 +18,11 @@ use tonic::{
 };
 
 use super::{
-    AccessArgs, CliError, Console, bridge,
-    sink::SinkError,
-    sink_read::Address,
-    sink_shown::{Frame, Shown},
+    AccessArgs, CliError, Console, bridge, sink::SinkError, sink_read::Address, sink_shown::Shown,
 };
 use crate::{
     config::Secret,
-    sink_check::Checker,
+    sink_check::{Checker, Kind, Message},
     sink_line::{
         Preset,
         smg::{KvEventBatch, SubscribeKvEventsRequest},
@@ -35,10 +32,10 @@ use crate::{
 /// The method under the name of one of its services; sinks serve it under all.
 const PATH: &str = "/tokenspeed.grpc.scheduler.TokenSpeedScheduler/SubscribeKvEvents";
 
-/// Reads all that there is, then what is live, until so many frames were shown.
+/// Reads all that there is, then what is live, until so many messages were shown.
 pub(super) async fn read(
     (address, access, preset): (&Address, &AccessArgs, Preset),
-    frames: usize,
+    count: usize,
     shown: &mut Shown,
     console: &mut Console<'_>,
 ) -> Result<(), CliError> {
@@ -47,11 +44,11 @@ pub(super) async fn read(
     let mut stream = Stream::open(&address.link_text(), token.as_ref()).await?;
     let mut checker = Checker::new(preset.needs());
     shown.asked(0, console)?;
-    while shown.frame_count() < frames {
+    while shown.message_count() < count {
         let Streamed { seq, bytes } = stream.next().await?;
         let verdict = checker.live(&[b"", &seq.to_be_bytes(), &bytes]);
         let bytes = bytes.len();
-        shown.frame(&Frame { kind: "live", topic: b"", bytes, verdict: &verdict }, console)?;
+        shown.message(&Message { kind: Kind::Live, topic: b"", bytes, verdict }, console)?;
     }
     Ok(())
 }

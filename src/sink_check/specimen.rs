@@ -241,13 +241,12 @@ impl World {
 
     fn ask(&mut self, start: u64) {
         let batches: Vec<Numbered> = self.line.replay(self.at, start).1.collect();
-        self.messages += batches.len() + 1;
-        self.frames += batches.len();
+        self.messages += batches.len();
         self.said.push(Happening::Asks(start));
         self.said.extend(batches.into_iter().map(Happening::Replayed));
         // A stream goes on with what is live.
         if !self.streamed {
-            self.frames += 1;
+            self.messages += 1;
             self.said.push(Happening::End);
         }
     }

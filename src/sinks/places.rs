@@ -8,7 +8,7 @@ use kvbridge_schemas::ReplicaKey;
 use metrics::Counter;
 
 #[cfg(feature = "sink-smg")]
-use super::streams::{Asked, Streams};
+use super::streams::{Opening, Streams};
 use super::{
     LineStanding,
     answers::{Asked, Part, live, request_of},
@@ -44,7 +44,7 @@ pub(super) enum Said {
     Reader(usize, DialEvent),
     /// A reader opens a stream at a port.
     #[cfg(feature = "sink-smg")]
-    Opens(u32, Asked),
+    Opens(u32, Opening),
 }
 
 impl Places {
@@ -126,7 +126,13 @@ impl Places {
 
     /// A reader opens a stream of that line.
     #[cfg(feature = "sink-smg")]
-    pub(super) fn opens(&mut self, port: u32, asked: Asked, line: &mut PublishedLine, at: Moment) {
+    pub(super) fn opens(
+        &mut self,
+        port: u32,
+        asked: Opening,
+        line: &mut PublishedLine,
+        at: Moment,
+    ) {
         self.streams.answer((port, asked), line, at);
     }
 

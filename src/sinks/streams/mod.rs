@@ -24,7 +24,7 @@ use crate::{
     telemetry::SinkStreamMetrics,
 };
 use queue::{Queue, Reading};
-pub(super) use server::Asked;
+pub(super) use server::Opening;
 use server::{Refusal, Server};
 
 /// All ports of a sink, by rank.
@@ -46,7 +46,7 @@ struct StreamPort {
 
 struct Bound {
     address: SocketAddr,
-    asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<Opening>,
     stop: CancellationToken,
     server: JoinHandle<()>,
 }
@@ -80,7 +80,7 @@ impl Streams {
     }
 
     /// A reader that opens a stream. Cancel-safe.
-    pub(super) fn poll_asked(&mut self, context: &mut Context<'_>) -> Poll<(u32, Asked)> {
+    pub(super) fn poll_asked(&mut self, context: &mut Context<'_>) -> Poll<(u32, Opening)> {
         for (port, streams) in &mut self.ports {
             let asked = streams.bound.as_mut().map(|bound| bound.asked.poll_recv(context));
             if let Some(Poll::Ready(Some(asked))) = asked {
@@ -108,13 +108,13 @@ impl Streams {
     /// Tells a reader that opens a stream what it lacks, and all that happens from now on.
     pub(super) fn answer(
         &mut self,
-        (port, asked): (u32, Asked),
+        (port, asked): (u32, Opening),
         line: &mut PublishedLine,
         at: Moment,
     ) {
         let Some(streams) = self.ports.get_mut(&port) else { return };
         streams.readers.retain(|reader| reader.queue.strong_count() > 0);
-        let Asked { last, peer, answer } = asked;
+        let Opening { last, peer, answer } = asked;
         let whole = last == 0;
         let past: Result<Past, Refusal> =
             if streams.readers.len() >= stream_limits::SINK_STREAMS_MAX {

@@ -45,7 +45,7 @@ const SERVICES: [&str; 4] = [
 ];
 
 /// A reader that opens a stream.
-pub(in crate::sinks) struct Asked {
+pub(in crate::sinks) struct Opening {
     /// The number of the last batch that it has; 0 = none.
     pub(super) last: u64,
     pub(super) peer: SocketAddr,
@@ -67,7 +67,7 @@ pub(super) struct Server {
     pub(super) model: Arc<str>,
     pub(super) access: Access,
     pub(super) tls: Option<TlsAcceptor>,
-    pub(super) asked: mpsc::Sender<Asked>,
+    pub(super) asked: mpsc::Sender<Opening>,
     pub(super) stop: CancellationToken,
 }
 
@@ -175,7 +175,7 @@ impl Server {
 
 /// One call.
 struct Subscribe {
-    asked: mpsc::Sender<Asked>,
+    asked: mpsc::Sender<Opening>,
     peer: SocketAddr,
     grant: Option<Arc<Grant>>,
 }
@@ -193,7 +193,7 @@ impl ServerStreamingService<SubscribeKvEventsRequest> for Subscribe {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             let busy = |_| Status::unavailable("the sink is busy, or ends");
-            asked.try_send(Asked { last, peer, answer }).map_err(busy)?;
+            asked.try_send(Opening { last, peer, answer }).map_err(busy)?;
             let reading = answered.await.map_err(|_| Status::unavailable("the sink ends"))?;
             let reading = reading.map_err(|refusal| match refusal {
                 Refusal::Expired => {
