@@ -254,7 +254,7 @@ impl Signs {
         self.fan_out_missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// See [`Signs::fan_out_has_missed`].
+    /// How often the fan-out dropped messages of this replica.
     pub fn fan_out_missed_count(&self) -> u64 {
         self.fan_out_missed.load(Ordering::Relaxed)
     }
