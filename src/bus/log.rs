@@ -66,13 +66,18 @@ impl LogWriter {
     fn author(&mut self, act: impl FnOnce(&mut Author, Option<&mut Naming>)) {
         match &self.life {
             Some(life) => {
+                // A publisher that is to end does so when nothing waits: not between what it had
+                // and what is about to be handed over.
+                life.set_waits(true);
                 life.with(|naming| act(&mut self.author, Some(naming)));
-                life.set_waits(self.author.waits());
             }
             None => act(&mut self.author, None),
         }
         self.metrics.left_out.increment(self.author.take_left_out());
         self.hand_over();
+        if let Some(life) = &self.life {
+            life.set_waits(self.author.waits() || !self.waiting.is_empty());
+        }
     }
 
     /// The view was dropped; its life goes on.

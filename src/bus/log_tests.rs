@@ -48,12 +48,33 @@ fn batch(epoch: u64, seq: u64) -> Arc<Envelope> {
     })
 }
 
+/// Takes everything, and notes whether more is said to come.
+struct Noting(Arc<LogLife>, Arc<std::sync::Mutex<Vec<bool>>>);
+
+#[async_trait]
+impl Writer for Noting {
+    fn wanted(&self) -> bool {
+        true
+    }
+
+    fn publish(&mut self, _message: &Outgoing) -> Result<Receipt, Full> {
+        self.1.lock().unwrap().push(self.0.waits());
+        Ok(Receipt::new().1)
+    }
+
+    async fn room(&mut self) {}
+}
+
 fn log(life: Arc<LogLife>) -> LogWriter {
+    log_to(Box::new(NoRoom), life)
+}
+
+fn log_to(writer: Box<dyn Writer>, life: Arc<LogLife>) -> LogWriter {
     let bridge: Arc<str> = Arc::from("b");
     let key: ReplicaKey = replica().key();
     let lane = Lane::new(replica(), EngineKind::Vllm, Arc::clone(&bridge));
     let metrics = BusLogMetrics::register(&key);
-    LogWriter::new(lane, Box::new(NoRoom), SpoolFull::Resync, metrics, bridge).with_life(life)
+    LogWriter::new(lane, writer, SpoolFull::Resync, metrics, bridge).with_life(life)
 }
 
 fn named(life: &LogLife, local: u64) {
@@ -87,4 +108,18 @@ async fn a_life_without_a_name_does_not_keep_its_source_from_being_read() {
     assert_eq!(heard, Some(Offered::Taken));
     assert!(!log.can_write(at(8), Trust::LowerBound));
     assert_eq!(log.room(at(8), Trust::LowerBound, "joined_late").now_or_never(), None);
+}
+
+#[tokio::test]
+async fn something_waits_until_all_that_had_no_name_is_handed_over() {
+    let life = Arc::new(LogLife::new(replica(), String::new(), Cursor::default()));
+    let noted = Arc::default();
+    let mut log =
+        log_to(Box::new(Noting(Arc::clone(&life), Arc::clone(&noted))), Arc::clone(&life));
+    (0..3).for_each(|seq| log.applied(batch(7, seq)));
+    assert!(life.waits() && noted.lock().unwrap().is_empty());
+    named(&life, 7);
+    log.take_name();
+    assert_eq!(*noted.lock().unwrap(), [true; 3]);
+    assert!(!life.waits());
 }

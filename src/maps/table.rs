@@ -9,6 +9,10 @@ use std::{hint::black_box, iter::repeat_with, mem};
 /// The fewest places of a table that has any.
 const HOMES_MIN: usize = 8;
 
+/// Places behind the last home, and how many come at once where they are taken: a list that grows
+/// by itself would double.
+const SPARE: usize = 16;
+
 /// What has its key in it.
 pub(crate) trait Entry {
     type Key: Copy + Eq;
@@ -104,7 +108,7 @@ impl<E: Entry> Table<E> {
         while moving.is_some() {
             match self.slots.get_mut(slot) {
                 Some(Slot(held)) => mem::swap(held, &mut moving),
-                None => self.slots.push(Slot(moving.take())),
+                None => push(&mut self.slots, moving.take()),
             }
             slot += 1;
         }
@@ -159,18 +163,26 @@ impl<E: Entry> Table<E> {
     // Entries keep their order, so that both lists are gone through from front to back.
     fn grow(&mut self, homes_min: usize) {
         self.homes = (self.homes + self.homes / 2).max(homes_min).max(HOMES_MIN);
-        let wider = repeat_with(|| Slot(None)).take(self.homes).collect();
+        let mut wider = Vec::with_capacity(self.homes + SPARE);
+        wider.extend(repeat_with(|| Slot(None)).take(self.homes));
         let mut next = 0;
         let old = mem::replace(&mut self.slots, wider);
         for entry in old.into_iter().filter_map(|slot| slot.0) {
             let at = self.home(E::hash(entry.key())).max(next);
             match self.slots.get_mut(at) {
                 Some(slot) => slot.0 = Some(entry),
-                None => self.slots.push(Slot(Some(entry))),
+                None => push(&mut self.slots, Some(entry)),
             }
             next = at + 1;
         }
     }
+}
+
+fn push<E>(slots: &mut Vec<Slot<E>>, entry: Option<E>) {
+    if slots.len() == slots.capacity() {
+        slots.reserve_exact(SPARE);
+    }
+    slots.push(Slot(entry));
 }
 
 #[cfg(test)]
@@ -233,5 +245,21 @@ mod tests {
         let far = |key: u64| keyed.seek(key * 16).unwrap() - keyed.home(spread(key * 16));
         let total: usize = (0..100_000).map(far).sum();
         assert!(total < 200_000, "{total} slots beside their homes");
+    }
+
+    #[test]
+    fn what_the_last_home_pushes_on_costs_some_places_and_not_as_many_again() {
+        let mut table = Table::<Pair>::default();
+        for number in 0..200 {
+            table.put(Pair((255, number), 0));
+            let (len, places) = (table.len(), table.slots.capacity());
+            assert!(places <= table.homes + len + SPARE, "{places} places for {len}");
+        }
+        let mut keyed = crate::maps::keyed::Keyed::<()>::default();
+        for key in 0..100_000 {
+            keyed.insert(key, ());
+            let (homes, places) = (keyed.homes, keyed.slots.capacity());
+            assert!(places <= homes + 4 * SPARE, "{places} places, {homes} homes");
+        }
     }
 }

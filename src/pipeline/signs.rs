@@ -130,8 +130,8 @@ impl Signs {
         }
     }
 
-    /// Tokens that the engine's metrics say it looked up in its cache, and had; 0 where they are not
-    /// read.
+    /// Tokens that the engine's metrics say it looked up in its cache, and had; 0 where they
+    /// are not read.
     pub fn engine_tokens(&self) -> (u64, u64) {
         let [looked_up, had] = self.engine_tokens.each_ref().map(|it| it.load(Ordering::Relaxed));
         (looked_up, had)

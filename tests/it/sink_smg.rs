@@ -229,7 +229,7 @@ async fn an_orderly_end_says_that_everything_is_gone() {
 }
 
 #[tokio::test]
-async fn a_running_sink_is_tried_frame_by_frame() {
+async fn a_running_sink_is_tried_message_by_message() {
     let placement = start("tried", "--blocks 96", SINK).await;
     placement.pair.burst(20).await;
     let at = address(&placement.pair).await;
@@ -241,7 +241,7 @@ async fn a_running_sink_is_tried_frame_by_frame() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(0), "{text}");
         let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        assert_eq!((&last["frames"], &last["broken"]), (&json!(2), &json!(0)));
+        assert_eq!((&last["messages"], &last["broken"]), (&json!(2), &json!(0)));
         assert!(text.contains("\"event\":\"cleared\"") && !text.contains("token_ids"), "{text}");
     }
     placement.pair.end();
