@@ -1,19 +1,3 @@
 #!/usr/bin/env bash
-# Makes target/venv with what test peers and the examples in Python import, once, and prints the path of its python.
-# Tests run at the same time in many processes, so the work is done under a lock.
-# A failure is a test failure: peers that are not our own library are what the tests are for.
-set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-wanted=$root/tests/peers/python-requirements.txt
-venv=$root/target/venv
-made=$venv/$(sha256sum "$wanted" | cut -c1-16)
-mkdir -p "$root/target"
-exec 9>"$root/target/venv.lock"
-flock 9
-if ! [ -e "$made" ]; then
-    python3 -m venv --clear "$venv" >&2
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$wanted" >&2
-    "$venv/bin/python" -c 'import msgpack, nats, zmq' >&2
-    touch "$made"
-fi
-echo "$venv/bin/python"
+# What test peers and the examples in Python import: target/venv, and the path of its python.
+exec "$(dirname "$0")/venv.sh" venv python-requirements.txt 'msgpack, nats, zmq'
