@@ -35,6 +35,7 @@ mod epoch;
 mod fact;
 mod held;
 mod input;
+mod lag;
 mod live;
 mod loss;
 mod phase;

@@ -2,10 +2,11 @@
 //! missed the end.
 
 use kvbridge_adapters_api::Upstream;
-use kvbridge_schemas::{Cursor, Seq, TierTrust, Trust};
+use kvbridge_schemas::{Seq, TierTrust, Trust};
 
 use super::{
     Action, Cx, Fact, Recovery, Tick, TrustReason,
+    lag::Lag,
     phase::{Asking, Phase, Probe},
 };
 
@@ -26,10 +27,9 @@ pub(super) struct Vouched {
     rise: Option<(Seq, Trust)>,
     /// They are further than we are, since then.
     behind: Option<(Seq, Tick)>,
-    /// Their own view was here then, and ours is not yet.
-    awaited: Option<(Cursor, Tick)>,
-    /// What was awaited did not come within a lease.
-    overdue: bool,
+    /// What they have and the log lacks. It stays through reconnects and fetched views, which are
+    /// as old as the log that they are of.
+    lag: Lag,
     /// A reset emptied the view, which says nothing of theirs.
     emptied: bool,
     /// No view is fetched anew before.
@@ -41,30 +41,6 @@ impl Vouched {
     pub(super) fn start_over(&mut self) {
         self.break_off();
         self.emptied = false;
-    }
-
-    /// A bridge's view is at `view`, and ours at `ours`. However often the log is read to its end,
-    /// that end is as old as what it lacks: so this goes on while a look is open, through a
-    /// reconnect, and with a view that was fetched. Whether it fell due just now.
-    fn wait_for(&mut self, now: Tick, ours: Cursor, view: Seq, lease_ms: u64) -> bool {
-        let of_this_life = |(target, _): &(Cursor, Tick)| target.epoch == ours.epoch;
-        let awaited = self.awaited.filter(of_this_life);
-        if ours.next_seq >= view {
-            (self.awaited, self.overdue) = (None, false);
-            return false;
-        }
-        self.overdue &= awaited.is_some();
-        let begun = (Cursor { next_seq: view, ..ours }, now);
-        let (target, since) = awaited.unwrap_or(begun);
-        let late = since.plus(lease_ms) <= now;
-        if ours >= target {
-            // It came. The next one shows whether the log has caught up or stays as late.
-            (self.awaited, self.overdue) = (Some(begun), self.overdue && late);
-            return false;
-        }
-        // A bridge that speaks instead of one that was further is waited for no longer than for it.
-        self.awaited = Some((target.min(begun.0), since));
-        late && !std::mem::replace(&mut self.overdue, true)
     }
 
     /// A reset took from the view what the bridges may still have.
@@ -110,9 +86,11 @@ impl Recovery {
         let Some((theirs, trust, view)) = self.vouch() else {
             (self.vouched.granted, self.vouched.rise) = (Trust::None, None);
             self.vouched.behind = None;
+            self.vouched.lag.silent();
             return;
         };
-        if self.vouched.wait_for(cx.now, self.cursor, view, self.settings.limits.lease_ms) {
+        let (said, lease_ms) = ((view, trust > Trust::None), self.settings.limits.lease_ms);
+        if self.vouched.lag.hear(cx.now, self.cursor, said, lease_ms) {
             cx.record(Fact::LogBehind(self.cursor.next_seq));
         }
         let stands = self.settled() && self.anchored();
@@ -170,8 +148,11 @@ impl Recovery {
         if !self.vouched.reached {
             return (TierTrust::default(), TrustReason::CatchingUp);
         }
-        if self.vouched.overdue {
+        if self.vouched.lag.is_late() {
             return (TierTrust::default(), TrustReason::LogBehind);
+        }
+        if self.vouched.granted > Trust::None && !self.vouched.lag.has_met() {
+            return (TierTrust::default(), TrustReason::CatchingUp);
         }
         let capped = own.min(TierTrust::all(self.vouched.granted));
         if capped == own { (own, reason) } else { (capped, TrustReason::Upstream) }
@@ -179,9 +160,9 @@ impl Recovery {
 
     /// When what a bridge has and the log lacks was waited for long enough.
     pub(super) fn awaited_until(&self) -> Option<Tick> {
-        let open = self.vouch().is_some() && !self.vouched.overdue;
-        let awaited = self.vouched.awaited.filter(|(to, _)| open && to.epoch == self.cursor.epoch);
-        awaited.map(|(_, since)| since.plus(self.settings.limits.lease_ms))
+        let lag = &self.vouched.lag;
+        let open = self.vouch().is_some() && lag.epoch() == self.cursor.epoch && !lag.is_late();
+        lag.due_at(self.settings.limits.lease_ms).filter(|_| open)
     }
 
     /// When the end of the log counts as missed, or a better view may be fetched.

@@ -161,8 +161,11 @@ impl Author {
             return;
         }
         self.lane.settled(Cursor { epoch, ..cursor }, trust, &mut self.made);
-        // The log may still be of the life before: what holds of this one is not said there.
-        if self.lane.log().is_some_and(|log| log.epoch == epoch) {
+        // The log may still be of the life before: what holds of this one is not said there. Nor is
+        // it where the view is further: a place where more is believed is one that a view was at.
+        let log = self.lane.log().filter(|log| log.epoch == epoch);
+        let less = |log: &Cursor| trust < self.said_of(log.epoch);
+        if log.is_some_and(|log| log.next_seq >= cursor.next_seq || less(&log)) {
             self.say(trust, reason, names);
         }
     }
@@ -210,12 +213,17 @@ impl Author {
         // A log without a message yet is none that anybody could misread.
         let Some(log) = self.lane.log() else { return };
         let has_name = !names || self.named.is_some();
-        let said = self.said.filter(|(epoch, _)| *epoch == log.epoch);
-        if has_name && said.map_or(Trust::None, |(_, trust)| trust) != trust {
+        if has_name && self.said_of(log.epoch) != trust {
             let (reason, bridge) = (reason.to_owned(), self.bridge.to_string());
             self.lane.says(TrustChange { trust, reason, bridge }, &mut self.made);
             self.said = Some((log.epoch, trust));
         }
+    }
+
+    /// What the log says of this life.
+    fn said_of(&self, epoch: Epoch) -> Trust {
+        let said = self.said.filter(|(said, _)| *said == epoch);
+        said.map_or(Trust::None, |(_, trust)| trust)
     }
 
     // === names ===

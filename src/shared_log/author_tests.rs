@@ -82,3 +82,30 @@ fn what_is_missing_below_the_end_of_the_log_is_asked_for_and_then_said() {
         made.iter().map(|it| (it.envelope.seq.0, it.envelope.span, it.envelope.events.len()));
     assert_eq!(covered.collect::<Vec<_>>(), [(2, 1, 0), (3, 1, 1), (5, 1, 0), (6, 1, 0)]);
 }
+
+/// A bridge takes the name of another one's log, and that log ends where its view was long ago.
+/// That it believes its view says nothing of that end.
+#[test]
+fn what_is_believed_is_said_where_the_view_is() {
+    let lane = Lane::new(replica(), EngineKind::Vllm, Arc::from("b"));
+    let limits = UnnamedLimits { batches_max: 9, bytes_max: 1 << 20 };
+    let at = |next_seq| Cursor { epoch: Epoch(7), next_seq: Seq(next_seq) };
+    let (mut author, mut life) = (Author::new(lane, limits, 100), Naming::new(at(5), 9));
+    life.restore([(Seq(4), Digest([1; 16]))]);
+    author.attached(&mut life, true, false);
+    life.own(Epoch(7), 1);
+    let name = Named { local: Epoch(7), log: at(2), missing: Vec::new() };
+    assert!(life.call(Epoch(7), Name::Named(name)));
+    let said = |author: &mut Author| {
+        let made = author.made().into_iter().map(|it| it.envelope).filter(|it| it.span == 0);
+        made.map(|it| (it.seq.0, it.trust)).collect::<Vec<_>>()
+    };
+    author.settled(2, at(5), (Trust::Exact, "r"), Some(&mut life));
+    assert_eq!(said(&mut author), []);
+    author.applied(3, batch(5, 1), Some(&mut life));
+    author.settled(3, at(6), (Trust::Exact, "r"), Some(&mut life));
+    assert_eq!(said(&mut author), [(6, Trust::Exact)]);
+    // Less is said at once.
+    author.settled(4, at(9), (Trust::LowerBound, "r"), Some(&mut life));
+    assert_eq!(said(&mut author), [(6, Trust::LowerBound)]);
+}

@@ -67,9 +67,13 @@ impl World {
                 view: &consumer.view,
             };
             // A bridge that is cut off from the engine believes for a lease, and is believed for
-            // as long as its last word counts.
+            // as long as its last word counts, which may come late.
             let grace_ms = lease_ms + STATUS_TTL_MS + SLACK_MS + self.status_delay_max;
-            told.holds(&self.engine, self.now, grace_ms, Some((&self.age, grace_ms + lease_ms)))?;
+            // The first word after that one names a place beyond, or trust is gone: from then on a
+            // reader waits for a lease of its own. It may not begin with that lease: who comes, or
+            // was deaf, is at no place which a word names before it is believed.
+            let old_ms = grace_ms + lease_ms;
+            told.holds(&self.engine, self.now, grace_ms, Some((&self.age, old_ms)))?;
             self.check_vouched(consumer)?;
             if consumer.recovery.cursor().epoch < consumer.epoch {
                 let name = consumer.name;
@@ -190,6 +194,9 @@ impl Told<'_> {
         let lives = (0..=engine.life).rev().filter(recent);
         let mut lives = lives.filter(|life| self.is_true_of(engine, *life, &seen)).peekable();
         if lives.peek().is_some() {
+            // A lower bound that holds nothing is true of every moment: a bridge that cannot ask
+            // its engine says that of a place where the engine never was.
+            let young = young.filter(|_| !(seen.is_empty() && self.is_nowhere_exact()));
             let Some((age, most_ms)) = young else { return Ok(()) };
             let next_seq = self.cursor.next_seq.0;
             if lives.any(|life| age.is_young((life, next_seq), now, most_ms)) {
@@ -205,6 +212,10 @@ impl Told<'_> {
             "{}: {:?} at {:?} is not true of any recent life (now {} of {:?}); view {seen:?}; engine {truth:?}",
             self.name, self.trust, self.cursor, engine.life, engine.ended_at
         )))
+    }
+
+    fn is_nowhere_exact(&self) -> bool {
+        self.trust.device != Trust::Exact && self.trust.host != Trust::Exact
     }
 
     /// A block of which the content is known is known with what keeps it apart from equal tokens.

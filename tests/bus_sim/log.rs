@@ -16,7 +16,6 @@ use kvbridge::{
 use crate::{
     faults::{Fault, Faults},
     invariants::Violation,
-    reading::WINDOW,
     rng::Rng,
 };
 
@@ -52,6 +51,8 @@ pub(crate) struct Log {
     ids: BTreeMap<String, (BusSeq, u64)>,
     /// What was ever stored of data: its bytes, and when last.
     data: BTreeMap<(Epoch, Seq), (Digest, u64)>,
+    /// What was ever stored or said to be lost, kept or not.
+    told: BTreeSet<(Epoch, Seq)>,
     names: BTreeSet<Epoch>,
     /// In what form the batches of a life are.
     forms: BTreeMap<Epoch, String>,
@@ -71,6 +72,7 @@ impl Log {
             known_ms,
             ids: BTreeMap::new(),
             data: BTreeMap::new(),
+            told: BTreeSet::new(),
             names: BTreeSet::new(),
             forms: BTreeMap::new(),
             stored_twice: 0,
@@ -110,6 +112,8 @@ impl Log {
             return Ok(Ack { at });
         }
         self.witness(now, &message.envelope)?;
+        let Envelope { epoch, seq, span, .. } = *message.envelope;
+        self.told.extend((0..u64::from(span)).map(|offset| (epoch, seq.plus(offset))));
         self.last += 1;
         let at = BusSeq(self.last);
         self.ids.insert(message.id.clone(), (at, now));
@@ -156,6 +160,7 @@ impl Log {
         self.messages.clear();
         self.ids.clear();
         self.data.clear();
+        self.told.clear();
     }
 
     fn age(&mut self) {
@@ -198,10 +203,11 @@ impl Log {
         let mut covered: Vec<(Seq, Seq, u64)> =
             of.filter(|stored| stored.envelope.span > 0).map(covers).collect();
         covered.sort_unstable();
-        // What is oldest may lie between others that were stored before it and are gone.
-        let mut end = covered.get(WINDOW).map_or(Seq(0), |(seq, ..)| *seq);
-        for (seq, to, stored_at) in covered.into_iter().skip(WINDOW) {
-            if seq > end && stored_at >= begins {
+        let mut end = covered.first().map_or(Seq(0), |(seq, ..)| *seq);
+        for (seq, to, stored_at) in covered {
+            // What came late may have outlived what is between: that was there once.
+            let lacks = (end.0..seq.0).any(|seq| !self.told.contains(&(epoch, Seq(seq))));
+            if lacks && stored_at >= begins {
                 return Err(Violation::new(format!("the log lacks {end} to {seq} of {epoch}")));
             }
             end = end.max(to);

@@ -49,13 +49,13 @@ fn log_behind() {
             announce none (log_behind)
             apply 1
             apply 2
+            announce exact (contiguous)
             apply 3
             apply 4
             apply 5
             apply 6
             apply 7
             apply 8
-            announce exact (contiguous)
         "#]],
     );
 }
@@ -134,6 +134,69 @@ fn log_behind_through_a_reconnect() {
             clear 8 NewEpoch
             record first_is_zero
             apply 0
+            announce exact (contiguous)
+        "#]],
+    );
+}
+
+/// What came at the last moment makes what was named soon after it no younger.
+#[test]
+fn log_behind_again_and_again() {
+    check(
+        unasked(),
+        "vouch 1@7 exact; attach; live 0@7",
+        "vouch 1@7 exact view 2; wait 9000; vouch 1@7 exact view 3; wait 50000; live 1@7; wait 9999; \
+         wait 1; live 2@7",
+        expect![[r#"
+            apply 1
+            record log_behind
+            announce none (log_behind)
+            apply 2
+            announce exact (contiguous)
+        "#]],
+    );
+}
+
+/// A reader that starts beside a log that takes nothing knows of no time at which its end was the
+/// engine's: it believes nothing until it was where the bridge was when it came.
+#[test]
+fn catching_up_with_a_late_log() {
+    check(
+        unasked(),
+        "vouch 1@7 exact view 3; attach; live 0@7",
+        "wait 60000; live 1@7; vouch 3@7 exact view 9; live 2@7",
+        expect![[r#"
+            record lease_expired
+            record log_behind
+            announce none (unproven)
+            apply 1
+            announce none (log_behind)
+            apply 2
+            announce exact (contiguous)
+        "#]],
+    );
+}
+
+/// Nor does one that heard nothing for a while, or only of views that are not believed.
+#[test]
+fn catching_up_after_silence() {
+    check(
+        unasked(),
+        "vouch 1@7 exact; attach; live 0@7",
+        "bridge_silent; vouch 1@7 exact view 3; live 1@7; live 2@7; \
+         vouch 3@7 none view 4; vouch 3@7 exact view 5; live 3@7; live 4@7",
+        expect![[r#"
+            record bridge_silent
+            announce none (bridge_silent)
+            record vouched
+            announce none (catching_up)
+            apply 1
+            apply 2
+            announce exact (contiguous)
+            announce none (upstream)
+            announce none (catching_up)
+            apply 3
+            apply 4
             announce exact (contiguous)
         "#]],
     );
