@@ -1,6 +1,6 @@
 //! Snapshots: asked for, counted, proven by their barrier, swapped in at once.
 
-use kvbridge_adapters_api::{AnswerPart, Batch, SnapshotIntro, SnapshotRefusal};
+use kvbridge_adapters_api::{AnswerPart, Batch, Loss, SnapshotIntro, SnapshotRefusal};
 use kvbridge_schemas::{Event, Scope, Seq, Tier, Trust};
 
 use super::{
@@ -119,9 +119,11 @@ impl Recovery {
             let passed = self.highest_live.is_some_and(|highest| highest >= barrier);
             return passed.then_some(false);
         };
-        // The number alone may be that of another life.
+        // The number alone may be that of another life: without names it is at least one of which
+        // nothing is told, as markers are.
         let named = intro.incarnation.as_ref().zip(marker.incarnation.as_ref());
-        Some(named.is_none_or(|(theirs, its)| theirs == its))
+        let tells_nothing = marker.events.is_empty() && marker.loss == Loss::Nothing;
+        Some(named.map_or(tells_nothing, |(theirs, its)| theirs == its))
     }
 
     fn install(&mut self, cx: &mut Cx<'_>, intro: SnapshotIntro) {

@@ -26,6 +26,8 @@ impl Radix {
         }
         let named = rng.hit(5_000);
         let bare = rng.hit(6_000);
+        // One draft has both: a snapshot says of which life it is, and its marker too.
+        let named = named || bare;
         profile.radix = Some(Radix { named, replay_named: named && rng.hit(5_000), bare });
         profile.epoch_on_wire = false;
         profile.groups = 1;

@@ -72,6 +72,23 @@ fn barrier_missed_of_another_life() {
     );
 }
 
+/// The same without names: a marker has nothing to tell, and this batch has.
+#[test]
+fn barrier_missed_of_a_nameless_life() {
+    for told in ["6c", "6?"] {
+        check(
+            with_snapshot(),
+            "attach; live 5",
+            &format!("live {told}; intro 7 barrier 6; records 3; snapshot_end"),
+            expect![[r#"
+                record barrier_missed
+                cancel
+                request_snapshot fresh
+            "#]],
+        );
+    }
+}
+
 /// The engine restarted, and its snapshot says so before its stream does.
 #[test]
 fn new_epoch_by_snapshot() {
