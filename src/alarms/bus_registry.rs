@@ -27,6 +27,14 @@ pub(super) const BRIDGE_SILENT: About = About {
     action: "start that bridge again, or let it reach its engine and the bus",
 };
 
+pub(super) const LOG_BEHIND: About = About {
+    name: "log_behind",
+    severity: Severity::Critical,
+    meaning: "this replica's bridge is further than its log has been for a lease: the bus passes heartbeats on and stores nothing",
+    first_look: "storage of the NATS server or of the bridge's journal, and kvbridge_bus_state and the log of that bridge",
+    action: "make room; start a server that gave up its storage again; readers catch up by themselves",
+};
+
 pub(super) const BUS_RESET: About = About {
     name: "bus_reset",
     severity: Severity::Warning,

@@ -2,7 +2,7 @@
 
 use super::bus_registry::{
     BRIDGE_SILENT, BUS_RESET, BUS_RETENTION_PASSED, COMPETING_CONSUMER, FAN_OUT_LAGGING,
-    SINK_LAGGING, SNAPSHOT_FAILED, TAIL_LOSS, TWO_PUBLISHERS,
+    LOG_BEHIND, SINK_LAGGING, SNAPSHOT_FAILED, TAIL_LOSS, TWO_PUBLISHERS,
 };
 use super::hit_registry::{
     ENGINE_HIT_RATE_BELOW_PREDICTION, HIT_RATE_BELOW_BASELINE, PREDICTION_BELOW_ENGINE,
@@ -52,6 +52,8 @@ pub enum Alarm {
     CompetingConsumer,
     /// No bridge speaks for the log.
     BridgeSilent,
+    /// The log takes nothing any more.
+    LogBehind,
     /// The log is another one, or without what it had.
     BusReset,
     /// Messages went before they were read.
@@ -127,7 +129,7 @@ const RANK_MISSING: About = About {
 
 impl Alarm {
     /// All of them.
-    pub const ALL: [Alarm; 29] = [
+    pub const ALL: [Alarm; 30] = [
         Alarm::StreamSilent,
         Alarm::GapOpen,
         Alarm::UndecodableEvents,
@@ -137,6 +139,7 @@ impl Alarm {
         Alarm::TwoPublishers,
         Alarm::CompetingConsumer,
         Alarm::BridgeSilent,
+        Alarm::LogBehind,
         Alarm::BusReset,
         Alarm::BusRetentionPassed,
         Alarm::TailLoss,
@@ -207,6 +210,7 @@ impl Alarm {
             Alarm::TwoPublishers => TWO_PUBLISHERS,
             Alarm::CompetingConsumer => COMPETING_CONSUMER,
             Alarm::BridgeSilent => BRIDGE_SILENT,
+            Alarm::LogBehind => LOG_BEHIND,
             Alarm::BusReset => BUS_RESET,
             Alarm::BusRetentionPassed => BUS_RETENTION_PASSED,
             Alarm::TailLoss => TAIL_LOSS,

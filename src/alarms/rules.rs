@@ -150,6 +150,8 @@ pub fn holds(alarm: Alarm, sight: &Sight) -> bool {
         Alarm::BridgeSilent => {
             because(TrustReason::BridgeSilent) && sight.reason_ms >= BRIDGE_SILENT_MS
         }
+        // It has lasted for a lease by then.
+        Alarm::LogBehind => because(TrustReason::LogBehind),
         Alarm::BusReset => news(sight.log_reset_ms),
         Alarm::BusRetentionPassed => news(sight.retention_passed_ms),
         Alarm::TailLoss => news(sight.tail_loss_ms),
@@ -276,6 +278,7 @@ mod tests {
             ("over_limit", "over_limit"),
             ("two_publishers", "two_publishers"),
             ("rank_missing", "rank_missing"),
+            ("log_behind", "log_behind"),
         ] {
             assert_eq!(held(&Sight { reason, reason_ms: 0, ..CALM }), [name]);
         }
