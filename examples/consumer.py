@@ -21,6 +21,7 @@ import msgpack
 import nats
 
 HEARTBEAT_TTL_S = 5.0  # bus.heartbeat_ttl
+LEASE_S = 60.0  # recovery.lease
 TRUSTS = ["none", "lower_bound", "exact"]
 
 
@@ -42,6 +43,13 @@ class Replica:
         self.trust = "none"
         self.copies = collections.Counter()  # (hash, tier, group) -> copies: a block may be stored twice (3.4)
         self.words = {}  # bridge -> what its heartbeat said, and when that was heard
+        self.forget()
+
+    def forget(self):
+        """Where bridges' own views are is not known: how old the end of the log is neither (recovery.md 5.11)."""
+        self.met = False  # since words came without a break the view was once where a bridge's was
+        self.expected = float("inf")  # where that is
+        self.named = []  # places beyond the view where a bridge's was, and when that was heard first
 
     def start_over(self, trust):
         self.copies.clear()
@@ -54,6 +62,7 @@ class Replica:
         if epoch > self.epoch:
             # Another life of the cache. From its first batch on nothing is missing.
             self.epoch, self.next_seq = epoch, seq
+            self.forget()
             self.start_over("exact" if seq == 0 else "lower_bound")
         if seq + span <= self.next_seq:
             return  # stored twice
@@ -96,6 +105,7 @@ class Replica:
             del self.copies[place]
 
     def hear(self, word):
+        self.believed()  # a silence before this word counts, however short
         before = self.words.get(word["bridge"])
         # The same word again is no sign of life, and an older one came late (lives.md 3.2).
         if before is None or word["at"] > before["at"]:
@@ -106,11 +116,31 @@ class Replica:
         now = time.monotonic()
         fresh = [word for word in self.words.values() if now - word["heard"] < HEARTBEAT_TTL_S]
         if not fresh:
+            self.forget()
             return "none", "bridge_silent", 0
         best = max(fresh, key=lambda word: (word["epoch"], TRUSTS.index(word["trust"]), word["next_seq"]))
-        if best["epoch"] != self.epoch:
-            return "none", "other_life", best["next_seq"]
+        if best["epoch"] != self.epoch or best["trust"] == "none":
+            self.forget()
+            return "none", best["reason"] if best["epoch"] == self.epoch else "other_life", best["next_seq"]
+        # A log that takes nothing any more still has an end: how far the bridge itself is tells (lives.md 3.3).
+        self.wait_for(max(best["next_seq"], best.get("view_seq") or 0), now)
+        if self.named and now - self.named[0][1] >= LEASE_S:
+            return "none", "log_behind", best["next_seq"]
+        if not self.met:
+            return "none", "catching_up", best["next_seq"]
         return least(self.trust, best["trust"]), best["reason"], best["next_seq"]
+
+    def wait_for(self, view, now):
+        """A bridge's view is there, and what was named before was heard then (recovery.md 5.11)."""
+        self.expected = min(self.expected, view)
+        self.met = self.met or self.next_seq >= self.expected
+        if view > max([self.next_seq, *(place for place, _ in self.named)]):
+            self.named.append((view, now))
+        # Of a bridge that speaks instead of one that was further no more is awaited than it has.
+        named = [(min(place, view), heard) for place, heard in self.named]
+        late = [place for place, heard in named if now - heard >= LEASE_S]
+        # Of those that are late the furthest is to be reached.
+        self.named = [each for each in named if each[0] > max([self.next_seq, *(place - 1 for place in late)])]
 
 
 async def follow(args):
