@@ -2,14 +2,17 @@
 """kill -9 of every process at random, under load: engine, bridge, nats-server and index, each started
 again at its place. Every few kills the load pauses until bridge and index are exact again, and both are
 compared with the engine block by block. Then, one after the other: the bridge's disk is full and the
-server's (small tmpfs, needs root), the bridge's file descriptors are used up, and the wall clocks of bridge
-and index are moved a day back and ahead (needs libfaketime: Debian's package faketime). A part that cannot
-run is said to be skipped. Prints each comparison's time and their median. Linux; standard library only.
+server's (small tmpfs, needs root), the bridge's file descriptors are used up, and the wall clocks of bridge,
+index and engine are moved a day back, ahead and right again while they run (needs libfaketimeMT.so.1: Debian's
+package faketime has it, and PyPI's libfaketime its source). A part that cannot run is said to be skipped.
+Prints each comparison's time and their median. Linux; standard library only.
 
-usage: kills.py [--binary FILE] [--seconds N] [--seed N] [--only kills,disk,server_disk,files,clock]
+usage: kills.py [--binary FILE] [--seconds N] [--seed N] [--faketime FILE]
+                [--only kills,disk,server_disk,files,clock]
 """
 
 import argparse
+import collections
 import contextlib
 import glob
 import http.client
@@ -38,6 +41,8 @@ FILES_MAX = 64
 GONE = (OSError, http.client.HTTPException)
 KEY = "fake.i=3A1.0"
 DAY_S = 86_400
+# Longer than a heartbeat counts, and than the index's lease.
+HOLD_S = 20
 
 
 def free_ports(count):
@@ -154,7 +159,7 @@ def metric(url, name):
     return sum(float(line.rsplit(" ", 1)[1]) for line in found)
 
 
-def until(what, fact):
+def until(what, fact, told=str):
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
@@ -163,7 +168,7 @@ def until(what, fact):
         except GONE:
             pass
         time.sleep(0.2)
-    sys.exit(f"kills: {what} did not come true")
+    sys.exit(f"kills: {what} did not come true {told()}")
 
 
 @contextlib.contextmanager
@@ -197,7 +202,8 @@ def fill(folder):
 
 def disk_full(world):
     state = world.folder / "state"
-    with small_disk(world, "bridge", state, "256k") as mounted:
+    # Room for two checkpoints, the old one and the next: their digests, one a batch, make them grow.
+    with small_disk(world, "bridge", state, "1m") as mounted:
         if not mounted:
             print("kills: disk full: skipped, a tmpfs needs root")
             return
@@ -208,10 +214,12 @@ def disk_full(world):
         world.look("disk of the bridge full")
         world.kill("bridge")
         world.look("disk of the bridge full, bridge killed")
-        rest.unlink()
+        # Asked while there is no room: the first one that is written after that counts.
         before = metric(world.bridge, "kvbridge_checkpoints_written_total")
+        rest.unlink()
         written = lambda: metric(world.bridge, "kvbridge_checkpoints_written_total") > before
-        until("a checkpoint is written again", written)
+        sizes = lambda: {file.name: file.stat().st_size for file in state.iterdir()}
+        until("a checkpoint is written again", written, sizes)
         world.kill("bridge")
         world.look("disk of the bridge free again, bridge killed")
     world.look("bridge on its old disk")
@@ -235,6 +243,7 @@ def server_disk_full(world):
         print(f"kills: meanwhile the index is {standing(world.index)}, the bus {states(world.bridge)}")
         until("the index believes nothing", lambda: standing(world.index) == "none, log_behind")
         print(f"kills: the index is {standing(world.index)} after {time.monotonic() - started:.1f} s")
+        until("the alarm rings", lambda: "log_behind" in ask(f"{world.index}/v1/alarms"))
         rest.unlink()
         # A server that met a full disk may have given up its store: it is started again, as its operator does.
         world.kill("nats-server")
@@ -252,33 +261,55 @@ def states(url):
     return " ".join(line.split('state="')[1].split('"')[0] for line in found if line.endswith(" 1"))
 
 
-def clocks_moved(world):
-    found = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-    if not found:
+def clocks_moved(world, library):
+    if not library:
         print("kills: clocks moved: skipped, there is no libfaketime")
         return
-    for name in ("bridge", "index"):
+    groups = ("bridge",), ("index",), ("engine", "bridge", "index")
+    for name in groups[-1]:
         # The wall clock alone: no system call moves the one that only goes on.
         world.preloaded[name] = {
-            "LD_PRELOAD": found[0], "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1",
+            "LD_PRELOAD": str(library), "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1",
             "FAKETIME_TIMESTAMP_FILE": f"{world.folder}/clock-{name}",
         }
         move(world, name, 0)
         world.kill(name)
-    world.look("both with clocks that can be moved")
-    for name in ("bridge", "index"):
+    world.look("all with clocks that can be moved")
+    for names in groups:
         for days in (-1, 1, 0):
-            move(world, name, days)
-            if name == "bridge":
-                ask(f"{world.bridge}/v1/replicas/{KEY}/resync", {})
-                is_there = lambda: abs(since(world.bridge) - time.time() - days * DAY_S) < DAY_S / 2
-                until(f"the bridge's clock is {days:+} d", is_there)
-            world.look(f"clock of the {name} {days:+} d")
-            world.kill("engine")
-            world.look(f"clock of the {name} {days:+} d, engine killed")
-            world.kill(name)
-            world.look(f"clock of the {name} {days:+} d, {name} killed")
+            clock_moved(world, names, days)
     world.preloaded.clear()
+
+
+def clock_moved(world, names, days):
+    what = f"clock of {', '.join(names)} {days:+} d"
+    for name in names:
+        move(world, name, days)
+    world.look(what)
+    # What was said and proven before the move counts for so long.
+    watch(world, what, HOLD_S)
+    world.look(f"{what}, {HOLD_S} s later")
+    for killed in dict.fromkeys(("engine", *names)):
+        world.kill(killed)
+        world.look(f"{what}, {killed} killed")
+    for name in set(names) - {"engine"}:
+        # Its trust changed with the engine's life, and is dated by its own clock.
+        off = since(getattr(world, name)) - time.time() - days * DAY_S
+        if abs(off) > DAY_S / 2:
+            sys.exit(f"kills: {what}: the clock of the {name} is off by {off:+.0f} s: it was not moved")
+
+
+def watch(world, what, seconds):
+    """Under load: how often each was not exact, and why."""
+    seen = {"bridge": [], "index": []}
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        for name, found in seen.items():
+            found.append(standing(getattr(world, name)))
+        time.sleep(0.1)
+    for name, found in seen.items():
+        lost = dict(collections.Counter(each for each in found if not each.startswith("exact")))
+        print(f"kills: {what}: {name} not exact in {sum(lost.values())} of {len(found)} looks {lost or ''}")
 
 
 def move(world, name, days):
@@ -337,9 +368,12 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parts = {
         "kills": lambda world: kills(world, random.Random(args.seed), args.seconds),
-        "disk": disk_full, "server_disk": server_disk_full, "files": files_exhausted, "clock": clocks_moved,
+        "disk": disk_full, "server_disk": server_disk_full, "files": files_exhausted,
+        "clock": lambda world: clocks_moved(world, args.faketime),
     }
     parser.add_argument("--only", default=",".join(parts))
+    debian = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+    parser.add_argument("--faketime", type=pathlib.Path, default=next(iter(debian), None))
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         world = World(args.binary, folder)
