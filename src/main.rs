@@ -13,6 +13,11 @@ use kvbridge::{
     cli::{self, Cli, Console, Environment, Exit},
 };
 
+// An index of millions of blocks frees pages all the time. The allocator of the C library gives
+// some of them back to the kernel there and then, while readers wait for the lock.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(std::env::args_os()) {
         Ok(cli) => cli,

@@ -19,9 +19,14 @@ use bench_peers::{
     for_each_peer, limit,
     oracle::{holes, judge},
     peer::{Copied, Peer, cpu, events, timed},
-    rows::{LIMIT, Row, Rows, spread},
+    rows::{Row, Rows, spread},
     workload::{Kind, Op, Phase, Trace, mooncake, synthetic},
 };
+
+// The product's, and here everybody's: what an allocator gives back to the kernel while a lock is
+// held is no matter of the index.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 struct Args {
     rounds: usize,
