@@ -3,7 +3,11 @@
 //! Each figure is the median over rounds, with the lowest and the highest round as spread; the
 //! cases take turns in every round, so that a busy machine hits all of them alike. `floor` walks
 //! the same bytes and makes the same hashes, but keeps no events, checks no limits and knows one
-//! layout.
+//! layout. `dynamo` is the public decoder of dynamo-kv-router 1.6.1 with its normaliser: the way of
+//! its router from the same bytes to the same hashes.
+
+#[cfg(feature = "others")]
+mod dynamo;
 
 use std::{fmt, hint::black_box};
 
@@ -41,7 +45,7 @@ fn main() {
             (state >> 33) % vocabulary
         }
     };
-    let case = |name, map, events, blocks, vocabulary, run| {
+    let case = |name, map, events, blocks, vocabulary, run: fn(&Decoders, &[u8]) -> _| {
         let payload = encode(map, false, events, blocks, tokens(vocabulary));
         Case { name, payload, blocks: events * blocks, run, rounds: Vec::new() }
     };
@@ -69,6 +73,13 @@ fn main() {
         run: decode_sglang,
         rounds: Vec::new(),
     });
+    #[cfg(feature = "others")]
+    cases.extend([
+        case("64x16 array, dynamo", false, 64, 16, 128_000, dynamo::decode),
+        case("64x16 map, dynamo", true, 64, 16, 128_000, dynamo::decode),
+        case("64x1  array, dynamo", false, 64, 1, 128_000, dynamo::decode),
+        case("64x1  map, dynamo", true, 64, 1, 128_000, dynamo::decode),
+    ]);
     // `bench-decode 64x1` measures the cases whose name holds that text.
     let only = std::env::args().nth(1).unwrap_or_default();
     cases.retain(|case| case.name.contains(&only));
