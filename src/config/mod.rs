@@ -133,6 +133,11 @@ impl Config {
         told || !self.sinks.is_empty()
     }
 
+    /// Whether others are fed than the index.
+    pub fn feeds(&self) -> bool {
+        self.compat.kv_cache_events.is_some() || !self.sinks.is_empty()
+    }
+
     /// Whether there is an engine to read, or to look for.
     pub fn has_sources(&self) -> bool {
         !self.entries.is_empty()

@@ -1,9 +1,13 @@
 //! One replica's blocks in the tree, by the names its view gives them.
 
-use super::page::{Place, TierNumber, Window};
+use super::{
+    page::{Place, TierNumber, Window, to_usize},
+    strip::Strip,
+};
 use crate::{
     maps::{
         keyed::spread,
+        push_slim,
         table::{Entry, Table},
         vec_map::VecMap,
     },
@@ -73,6 +77,8 @@ impl Node {
 #[derive(Default)]
 pub(super) struct Column {
     nodes: Table<Node>,
+    /// By the numbers that the view gives them.
+    strips: Vec<Option<Strip>>,
     /// How many blocks are held with each window, and in each tier.
     pub(super) windows: VecMap<Window, u64>,
     pub(super) tiers: VecMap<TierNumber, u64>,
@@ -111,9 +117,41 @@ impl Column {
         self.nodes.warm(ids);
     }
 
+    pub(super) fn has_no_nodes(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     #[cfg(test)]
     pub(super) fn node_count(&self) -> usize {
-        self.nodes.len()
+        self.nodes.len() + self.strips.iter().flatten().count()
+    }
+
+    pub(super) fn strip(&self, number: u32) -> Option<&Strip> {
+        self.strips.get(to_usize(number))?.as_ref()
+    }
+
+    pub(super) fn strip_mut(&mut self, number: u32) -> Option<&mut Strip> {
+        self.strips.get_mut(to_usize(number))?.as_mut()
+    }
+
+    pub(super) fn take_strip(&mut self, number: u32) -> Option<Strip> {
+        self.strips.get_mut(to_usize(number))?.take()
+    }
+
+    /// Puts a strip under its number. A view gives numbers one after the other.
+    pub(super) fn put_strip(&mut self, number: u32, strip: Strip) {
+        let at = to_usize(number);
+        while at >= self.strips.len() {
+            push_slim(&mut self.strips, None);
+        }
+        if let Some(slot) = self.strips.get_mut(at) {
+            *slot = Some(strip);
+        }
+    }
+
+    /// One more than the highest number of a strip.
+    pub(super) fn strip_numbers(&self) -> u32 {
+        u32::try_from(self.strips.len()).unwrap_or(u32::MAX)
     }
 
     /// One more block with that window.
@@ -163,6 +201,7 @@ impl Column {
     /// The pages of all nodes, each once.
     pub(super) fn pages(&self) -> Vec<u32> {
         let mut pages: Vec<u32> = self.nodes.iter().map(|node| node.page).collect();
+        pages.extend(self.strips.iter().flatten().flat_map(Strip::all_pages));
         pages.sort_unstable();
         pages.dedup();
         pages

@@ -32,6 +32,8 @@ mod query;
 mod replica;
 mod running;
 mod speculation;
+mod strip;
+mod strips;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -18,11 +18,11 @@ use super::{
     walk::Wanted,
     weighing::{CLAIMS, Weights},
 };
-use crate::view::Delta;
+use crate::view::{Delta, StripChange};
 
 /// Blocks that are added to a column, or pages that are cleared, before readers have their turn.
-/// More: they wait longer. Fewer: the lock costs more than the work.
-const BLOCKS_PER_TURN: usize = 1_024;
+/// More: they wait longer. Fewer: the lock costs more than the work. A strip is never divided.
+const BLOCKS_PER_TURN: usize = 128;
 const PAGES_PER_TURN: usize = 128;
 
 /// Deltas whose blocks are looked for together before they are applied. Fewer than the one are
@@ -111,6 +111,25 @@ impl Shared {
     }
 }
 
+/// Deltas of as many blocks as are added in one turn.
+fn next_turn(deltas: &mut impl Iterator<Item = Delta>) -> Vec<Delta> {
+    let mut blocks = 0;
+    let mut turn = Vec::new();
+    while blocks < BLOCKS_PER_TURN
+        && let Some(delta) = deltas.next()
+    {
+        blocks += match &delta {
+            Delta::Strip { change: StripChange::Grown { blocks, .. }, .. } => blocks.len(),
+            Delta::Strip { .. }
+            | Delta::Linked { .. }
+            | Delta::Unlinked { .. }
+            | Delta::Cleared => 1,
+        };
+        turn.push(delta);
+    }
+    turn
+}
+
 impl Model {
     /// What readers see; the error is what a writer that died left behind.
     pub(super) fn read(&self) -> Result<RwLockReadGuard<'_, Shared>, RwLockReadGuard<'_, Shared>> {
@@ -177,7 +196,7 @@ impl Model {
         };
         let mut deltas = deltas.into_iter().peekable();
         while deltas.peek().is_some() {
-            let turn: Vec<Delta> = deltas.by_ref().take(BLOCKS_PER_TURN).collect();
+            let turn = next_turn(&mut deltas);
             let mut shared = self.write_anew();
             if shared.restarts != restarts {
                 return; // the column went with the tree

@@ -21,6 +21,7 @@ impl Tree {
         parent: LinkParent,
         (content, window): (u64, Window),
     ) -> Place {
+        self.part_all(column);
         let moved = self.followers(column, id);
         let ring = matches!(parent, LinkParent::Block(parent) if moved.contains(&parent));
         let mut before = self.before(column, id, parent, window);

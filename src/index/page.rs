@@ -92,7 +92,7 @@ impl Page {
                 new
             }
             Err(row) => {
-                self.rows.insert(row, Row { column, tier, bits: bit });
+                self.insert(row, Row { column, tier, bits: bit });
                 true
             }
         }
@@ -102,7 +102,7 @@ impl Page {
     pub(super) fn set_all(&mut self, column: u32, tier: TierNumber, bits: u64) {
         match self.row(column, tier) {
             Ok(row) => self.rows[row].bits |= bits,
-            Err(row) if bits != 0 => self.rows.insert(row, Row { column, tier, bits }),
+            Err(row) if bits != 0 => self.insert(row, Row { column, tier, bits }),
             Err(_) => (),
         }
     }
@@ -169,6 +169,14 @@ impl Page {
             let column = own.first()?.column;
             Some((column, Own(own)))
         })
+    }
+
+    // Most pages are one column's.
+    fn insert(&mut self, at: usize, row: Row) {
+        if self.rows.len() == self.rows.capacity() {
+            self.rows.reserve_exact(self.rows.len() / 2 + 1);
+        }
+        self.rows.insert(at, row);
     }
 
     fn row(&self, column: u32, tier: TierNumber) -> Result<usize, usize> {

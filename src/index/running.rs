@@ -52,7 +52,7 @@ impl Tree {
                     && other == tier;
                 follows.then_some((*node, *content))
             }
-            Delta::Unlinked { .. } | Delta::Cleared => None,
+            Delta::Unlinked { .. } | Delta::Strip { .. } | Delta::Cleared => None,
         };
         if next(*node, 0).is_none() {
             return 0;

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     recent::Recent,
     recovery::Tick,
-    view::{Delta, namespace},
+    view::{Delta, StripChange, namespace},
 };
 
 /// How long a guess is believed, if nothing else is set. Shorter: a conversation whose user thinks
@@ -131,6 +131,23 @@ impl Speculation {
             Delta::Unlinked { node, .. } => {
                 if let Some(content) = tree.content(column, node) {
                     self.forget(content);
+                }
+            }
+            Delta::Strip { number, change } => {
+                let (bits, stored) = match change {
+                    StripChange::Grown { blocks, .. } => {
+                        if trust.device > Trust::None {
+                            blocks.iter().for_each(|(_, content)| self.forget(*content));
+                        }
+                        return;
+                    }
+                    StripChange::Parted => return,
+                    StripChange::Refilled { bits } => (*bits, true),
+                    StripChange::Thinned { bits, .. } => (*bits, false),
+                };
+                if !stored || trust.device > Trust::None {
+                    let contents = tree.contents_in(column, *number, bits);
+                    contents.into_iter().for_each(|content| self.forget(content));
                 }
             }
             Delta::Cleared => *self = Speculation::new(self.window, self.ttl_ms),

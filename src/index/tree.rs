@@ -20,7 +20,7 @@ use super::{
     page::{Before, KNOWN, PAGE_BLOCKS, Page, Place, TierNumber, Window, to_usize},
 };
 use crate::{
-    maps::keyed::mix,
+    maps::{keyed::mix, push_slim},
     view::{Delta, LinkParent, NodeId},
 };
 
@@ -113,6 +113,7 @@ impl Tree {
                     self.unlink(column, *node, tier);
                 }
             }
+            Delta::Strip { number, change } => self.apply_strip(column, *number, change),
             Delta::Cleared => debug_assert!(false, "a cleared column is another column"),
         }
     }
@@ -130,7 +131,7 @@ impl Tree {
         let Some(of) = self.column(column) else { return };
         of.warm(deltas.iter().filter_map(|delta| match delta {
             Delta::Linked { node, .. } | Delta::Unlinked { node, .. } => Some(*node),
-            Delta::Cleared => None,
+            Delta::Strip { .. } | Delta::Cleared => None,
         }));
     }
 
@@ -145,7 +146,7 @@ impl Tree {
         Some(number)
     }
 
-    fn link(
+    pub(super) fn link(
         &mut self,
         column: u32,
         (id, parent): (NodeId, LinkParent),
@@ -277,7 +278,7 @@ impl Tree {
             self.pages[to_usize(number)] = page;
             return number;
         }
-        self.pages.push(page);
+        push_slim(&mut self.pages, page);
         u32::try_from(self.pages.len() - 1).unwrap_or(u32::MAX)
     }
 

@@ -128,7 +128,7 @@ impl Driver {
         if kept {
             // Known to the index at once and believed by nobody: the trust that goes with it is
             // none.
-            let (links, published) = (driver.view.links().collect(), driver.published());
+            let (links, published) = (driver.view.as_deltas().collect(), driver.published());
             driver.writes.push(IndexWrite::Replace { slot, links, published });
         }
         driver

@@ -32,7 +32,7 @@ impl Step {
 impl Driver {
     pub(super) fn note_changes(&mut self, deltas: &[Delta]) {
         if !self.step.whole && self.outputs.feeds.is_wanted() {
-            let changes = deltas.iter().map(|delta| Change::of(delta, &self.view));
+            let changes = deltas.iter().filter_map(|delta| Change::of(delta, &self.view));
             self.step.changes.extend(changes);
         }
     }
@@ -52,7 +52,8 @@ impl Driver {
         }
         let mut step = std::mem::take(&mut self.step);
         if step.whole {
-            step.changes = self.view.links().map(|delta| Change::of(&delta, &self.view)).collect();
+            let links = self.view.links();
+            step.changes = links.filter_map(|delta| Change::of(&delta, &self.view)).collect();
         }
         self.step.trust = trust;
         let (whole, changes) = (step.whole, Arc::from(step.changes));

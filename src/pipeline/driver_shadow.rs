@@ -80,7 +80,7 @@ impl Driver {
         self.view = shadow.view;
         self.note_replaced();
         self.cursor = Cursor { epoch, next_seq: resume_seq };
-        let (links, published) = (self.view.links().collect(), self.published());
+        let (links, published) = (self.view.as_deltas().collect(), self.published());
         self.writes.push(IndexWrite::Replace { slot: self.slot, links, published });
     }
 }

@@ -202,6 +202,7 @@ impl Pipeline {
         let mut opened = registry::open(source, config, (&self.drains, may_ask))
             .map_err(|error| StartError::Source { key: key.clone(), source: error })?;
         opened.view.describes = config.describes();
+        opened.view.told_singly = config.feeds();
         let (fold, drain) = (fold(source, opened.view), opened.source.capabilities().drain);
         let mut kept = match state {
             _ if view.is_some() => view.unwrap_or_default(),

@@ -46,6 +46,7 @@ impl Pipeline {
         tasks: &mut Tasks,
     ) {
         view.describes = config.describes();
+        view.told_singly = config.feeds();
         let recovery = Recovery::new(self.settings(replica, &*source, config));
         let begun = Begun {
             replica: replica.clone(),

@@ -219,7 +219,8 @@ impl World {
         self.at.unix_ms = self.at.unix_ms.saturating_add(STEP_MS);
         let mut deltas = Vec::new();
         self.view.apply(events, &mut deltas, &mut Vec::new());
-        let changes: Vec<Change> = deltas.iter().map(|d| Change::of(d, &self.view)).collect();
+        let changes: Vec<Change> =
+            deltas.iter().filter_map(|d| Change::of(d, &self.view)).collect();
         let mut out = Vec::new();
         let told = Told { whole: false, changes: &changes, trust: self.trust };
         self.line.told(self.at, told, &mut out);

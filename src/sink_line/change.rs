@@ -32,17 +32,24 @@ pub enum Change {
 }
 
 impl Change {
-    /// The change that a delta of `view` is for routers. The view is the one after it.
-    pub fn of(delta: &Delta, view: &View) -> Change {
+    /// The change that a delta of `view` is for routers. The view is the one after it; its settings
+    /// say that it tells of each block by itself.
+    pub fn of(delta: &Delta, view: &View) -> Option<Change> {
         match delta {
-            Delta::Linked { node, parent, tier, .. } => Change::Linked {
+            Delta::Linked { node, parent, tier, .. } => Some(Change::Linked {
                 node: *node,
                 parent: *parent,
                 tier: tier.clone(),
                 described: view.described(*node),
-            },
-            Delta::Unlinked { node, tier } => Change::Unlinked { node: *node, tier: tier.clone() },
-            Delta::Cleared => Change::Cleared,
+            }),
+            Delta::Unlinked { node, tier } => {
+                Some(Change::Unlinked { node: *node, tier: tier.clone() })
+            }
+            Delta::Strip { .. } => {
+                debug_assert!(false, "a view that sinks are fed from has no strips");
+                None
+            }
+            Delta::Cleared => Some(Change::Cleared),
         }
     }
 }

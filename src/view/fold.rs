@@ -10,7 +10,7 @@ use super::{
     block::{Block, Copies, Spot, count_down, count_up},
     link::{Delta, Link, LinkParent, NodeId},
     plain::{EVENTS_WARMED, Run},
-    run::Gone,
+    taking::{Gone, Taken},
     told::{Flags, Told},
     unpack,
 };
@@ -21,6 +21,9 @@ pub(super) struct Output<'a> {
     pub(super) deltas: &'a mut Vec<Delta>,
     /// Each once per call: a thousand bad removals are one finding.
     pub(super) findings: BTreeSet<Finding>,
+    /// Room for the blocks of a store, and for those of a removal.
+    pub(super) row: Vec<(u64, u64)>,
+    pub(super) keys: Vec<u64>,
 }
 
 impl View {
@@ -32,7 +35,8 @@ impl View {
         deltas: &mut Vec<Delta>,
         findings: &mut Vec<Finding>,
     ) {
-        let mut out = Output { deltas, findings: BTreeSet::new() };
+        let mut out =
+            Output { deltas, findings: BTreeSet::new(), row: Vec::new(), keys: Vec::new() };
         for events in events.chunks(EVENTS_WARMED) {
             self.warm(events);
             events.iter().for_each(|event| self.fold(event, &mut out));
@@ -68,11 +72,11 @@ impl View {
             Parent::Unknown => None,
         };
         let mut run = Run::new(told.kind(&spot, stored));
-        let is_bare = !self.settings.describes && stored.extra.iter().all(Vec::is_empty);
+        let is_bare = !self.settings.describes && told.has_no_extra(stored);
         let mut i = 0;
         while let Some(rest) = stored.blocks.get(i..).filter(|rest| !rest.is_empty()) {
             let before = parent.filter(|_| told.dense && is_bare);
-            let taken = before.map_or(0, |before| self.store_run(rest, before, &mut run, out));
+            let taken = before.map_or(0, |before| self.store_row(rest, before, &mut run, out));
             i += taken;
             if taken == 0 {
                 self.store_one((stored, i, parent), (&told, &spot), &mut run, out);
@@ -99,6 +103,10 @@ impl View {
         let described = kept.and_then(|_| told.describe(stored, i));
         let is_rich = extra.is_some() || described.is_some();
         let place = parent.zip(content);
+        self.part_block(key, out.deltas);
+        if let Some((LinkParent::Block(parent), _)) = place {
+            self.part_block(parent.key, out.deltas);
+        }
         if is_rich || !self.store_plain((key, &block.hash), place, run, out) {
             self.add_copy(&block.hash, spot, told.flags, out);
             if let Some((parent, content)) = place {
@@ -114,18 +122,28 @@ impl View {
     fn remove(&mut self, removed: &Removed, out: &mut Output<'_>) {
         let spot = spot_of(&removed.place);
         let mut gone = Gone::default();
-        for hash in &removed.hashes {
-            if self.drop_next(hash, &spot, &mut gone, out) {
-                continue;
-            }
-            self.end_gone(&spot, &mut gone);
-            let key = self.settings.projection.apply(hash);
-            let dropped = self.drop_plain(key, &spot, out);
-            if !dropped.unwrap_or_else(|| self.drop_copy(key, &spot, out)) {
+        let mut keys = std::mem::take(&mut out.keys);
+        keys.clear();
+        keys.extend(removed.hashes.iter().map(|hash| self.settings.projection.apply(hash)));
+        let mut rest = keys.as_slice();
+        while let [key, ..] = rest {
+            let (taken, count) = self.take_copies(rest, &spot, &mut gone, out);
+            let is_there = match taken {
+                Taken::Copy => true,
+                Taken::Elsewhere => false,
+                Taken::Unknown => {
+                    let dropped = self.drop_plain(*key, &spot, out);
+                    dropped.unwrap_or_else(|| self.drop_copy(*key, &spot, out))
+                }
+            };
+            if !is_there {
+                self.end_gone(&spot, &mut gone, out);
                 self.miss(&spot.tier, out);
             }
+            rest = rest.get(count..).unwrap_or_default();
         }
-        self.end_gone(&spot, &mut gone);
+        out.keys = keys;
+        self.end_gone(&spot, &mut gone, out);
     }
 
     fn relocate(&mut self, moved: &Moved, out: &mut Output<'_>) {
@@ -133,6 +151,7 @@ impl View {
             return;
         }
         let key = self.settings.projection.apply(&moved.hash);
+        self.part_block(key, out.deltas);
         // The event names no group: the copy of the lowest one moves.
         let held = self.blocks.get(key).map(|block| self.kinds.expand(block)).and_then(|block| {
             let mut spots = block.copies.iter();
@@ -153,7 +172,7 @@ impl View {
     }
 
     fn clear(&mut self, out: &mut Output<'_>) {
-        if !self.blocks.is_empty() {
+        if self.block_count() > 0 {
             *self = View::new(self.settings);
             out.deltas.push(Delta::Cleared);
         }
@@ -183,6 +202,7 @@ impl View {
         if before == usable || !self.groups.is_held(group.index) {
             return; // the second saves a walk over all blocks whenever a group is first heard of
         }
+        self.part_all(out.deltas);
         for key in self.blocks.keys() {
             let Some(block) = self.blocks.get(key).map(|block| self.kinds.expand(block)) else {
                 continue;

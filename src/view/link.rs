@@ -28,7 +28,8 @@ pub enum LinkParent {
 /// One change that prefix matching sees.
 ///
 /// Exactly balanced: for every (node, tier) `Linked` and `Unlinked` alternate, beginning with
-/// `Linked`; `Cleared` takes the place of all outstanding `Unlinked`.
+/// `Linked`; `Cleared` takes the place of all outstanding `Unlinked`. What is said of a strip is
+/// said of each of its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta {
     /// The first usable copy in `tier` is there and the block's place in its sequence is known.
@@ -51,8 +52,68 @@ pub enum Delta {
         /// Where.
         tier: Tier,
     },
+    /// The same of blocks that the view has in one strip.
+    Strip {
+        /// Which one: the view gives the number anew once the strip is cut to nothing.
+        number: u32,
+        /// What became of it.
+        change: StripChange,
+    },
     /// Everything is gone.
     Cleared,
+}
+
+/// The most blocks of a strip: as many as a number of 64 bits can tell apart.
+pub const STRIP_BLOCKS_MAX: usize = 64;
+
+/// What comes before a strip: [`LinkParent`], or a block of another strip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StripParent {
+    /// Nothing: it starts a sequence in the namespace of that hash.
+    Root(u64),
+    /// A block that is in no strip.
+    Block(NodeId),
+    /// The block of that number in that strip.
+    Strip {
+        /// The strip's number.
+        number: u32,
+        /// The block's.
+        at: u8,
+    },
+}
+
+/// One change of a strip: of blocks that follow one another, all of one size, in one tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StripChange {
+    /// More blocks at its end. From 0 on it is a new one.
+    Grown {
+        /// The number of the first new block.
+        from: u8,
+        /// What comes before the strip.
+        parent: StripParent,
+        /// Key and content of each new block; the first follows the last that was there.
+        blocks: Vec<(u64, u64)>,
+        /// Tokens per block.
+        block_size: u32,
+        /// As in [`Delta::Linked`].
+        bigram: bool,
+        /// Where.
+        tier: Tier,
+    },
+    /// Some of its blocks, a bit each, are there again.
+    Refilled {
+        /// Which.
+        bits: u64,
+    },
+    /// Some of its blocks, a bit each, went. Those that others follow keep their numbers.
+    Thinned {
+        /// Which.
+        bits: u64,
+        /// How many numbers are left, of blocks that are there or that others follow.
+        left: u8,
+    },
+    /// From now on each of its blocks is told by itself. What follows them is told as before.
+    Parted,
 }
 
 /// The hash of what keeps sequences of equal tokens apart: LoRA adapter and cache salt.

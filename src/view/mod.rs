@@ -22,10 +22,15 @@ mod block;
 mod fold;
 mod kinds;
 mod link;
+mod order;
 mod parking;
+mod parting;
 mod plain;
-mod run;
+mod row;
 mod snapshot;
+mod strip;
+mod strips;
+mod taking;
 #[cfg(test)]
 pub(crate) mod tests;
 mod told;
@@ -37,9 +42,13 @@ use kvbridge_schemas::{BlockHash, Parent, Projection, Tier};
 
 use block::{Block, Full, Groups, Totals};
 use kinds::Kinds;
-pub use link::{Delta, Described, LinkParent, NodeId, namespace};
+pub use link::{
+    Delta, Described, LinkParent, NodeId, STRIP_BLOCKS_MAX, StripChange, StripParent, namespace,
+};
+use order::At;
 use parking::Parking;
 pub use snapshot::InstallError;
+use strips::Strips;
 
 use crate::maps::keyed::Keyed;
 
@@ -59,6 +68,9 @@ pub struct ViewSettings {
     /// Whether blocks keep what only other routers need ([`Described`]): it costs 4 bytes a token
     /// and some 150 a block.
     pub describes: bool,
+    /// Whether deltas tell of each block by itself, for readers beside the index: sinks. It costs
+    /// time and memory.
+    pub told_singly: bool,
     /// Whether the engine leaves stores out without a word. A block below an unknown one then shows
     /// that it did, and a removal of an unknown one contradicts nothing.
     pub leaves_out: bool,
@@ -67,7 +79,8 @@ pub struct ViewSettings {
 impl ViewSettings {
     /// Settings of a view that describes nothing, of an engine that leaves nothing out.
     pub const fn of(projection: Projection, removal: Removal, orphans_max: usize) -> ViewSettings {
-        ViewSettings { projection, removal, orphans_max, describes: false, leaves_out: false }
+        let (describes, told_singly, leaves_out) = (false, false, false);
+        ViewSettings { projection, removal, orphans_max, describes, told_singly, leaves_out }
     }
 }
 
@@ -75,6 +88,8 @@ impl ViewSettings {
 #[derive(Clone)]
 pub struct View {
     settings: ViewSettings,
+    strips: Strips,
+    /// Blocks that are in no strip.
     blocks: Keyed<Block>,
     /// What the plain blocks' kinds are.
     kinds: Kinds,
@@ -93,6 +108,7 @@ impl View {
     pub fn new(settings: ViewSettings) -> View {
         View {
             settings,
+            strips: Strips::default(),
             blocks: Keyed::default(),
             kinds: Kinds::default(),
             hashes: Keyed::default(),
@@ -101,6 +117,20 @@ impl View {
             parking: Parking::default(),
             totals: Totals::default(),
         }
+    }
+
+    /// What the fold depends on.
+    #[cfg(test)]
+    pub(crate) fn settings(&self) -> &ViewSettings {
+        &self.settings
+    }
+
+    /// Whether both hold the same, however they tell of it.
+    #[cfg(test)]
+    pub(crate) fn holds_as(&self, other: &View) -> bool {
+        let mut other = other.clone();
+        other.settings = self.settings;
+        *self == other
     }
 
     /// How many distinct blocks each tier holds. A block counts once per tier, in however many
@@ -117,7 +147,7 @@ impl View {
 
     /// How many distinct blocks are held, all tiers together: what memory grows with.
     pub fn block_count(&self) -> u64 {
-        u64::try_from(self.blocks.len()).unwrap_or(u64::MAX)
+        u64::try_from(self.blocks.len()).unwrap_or(u64::MAX).saturating_add(self.strips.count())
     }
 
     /// The block sizes of all links, smallest first. Empty while no store told any content.
@@ -129,7 +159,7 @@ impl View {
     /// engine (or what lies between) sends hashes without tokens; or some came with a snapshot that
     /// knew no content, and what is said of the others would leave them out.
     pub fn lacks_content(&self) -> bool {
-        !self.bare.is_empty() || (self.totals.links.is_empty() && !self.blocks.is_empty())
+        !self.bare.is_empty() || (self.totals.links.is_empty() && self.block_count() > 0)
     }
 
     /// Whether the host tier holds blocks of a source that never announces removals (medium `cpu`
@@ -143,22 +173,85 @@ impl View {
         self.parking.count()
     }
 
-    /// [`Delta::Linked`] for everything that is linked: fills an empty index. Parents come before
-    /// their children, so that it never has to move what it has.
+    /// [`Delta::Linked`] for everything that is linked, block by block, parents before their
+    /// children.
     pub fn links(&self) -> impl Iterator<Item = Delta> + '_ {
-        self.parents_first().into_iter().flat_map(|key| {
-            let (mut one, mut many) = (None, Vec::new());
-            match self.blocks.get(key) {
-                Some(Block::Plain(plain)) => one = self.linked(key, plain),
-                Some(Block::Full(full)) => {
-                    for tier in full.usable_tiers(&self.groups) {
-                        full.announce(key, &tier, true, &mut many);
+        self.parents_first().into_iter().flat_map(|at| {
+            let mut links = Vec::new();
+            match at {
+                At::Block(key) => match self.blocks.get(key) {
+                    Some(block) => self.announce(key, block, &mut links),
+                    None => {
+                        let full = self.full(key).unwrap_or_default();
+                        self.announce_full(key, &full, &mut links);
                     }
+                },
+                At::Strip(number) => {
+                    self.each_of(number, |key, full| self.announce_full(key, full, &mut links));
                 }
-                None => (),
             }
-            one.into_iter().chain(many)
+            links
         })
+    }
+
+    /// What makes an empty index one of this view, for which the view's next deltas are meant: as
+    /// [`View::links`], with strips.
+    pub fn as_deltas(&self) -> impl Iterator<Item = Delta> + '_ {
+        let alone = self.blocks_first().into_iter().flat_map(|key| {
+            let mut links = Vec::new();
+            if let Some(block) = self.blocks.get(key) {
+                self.announce(key, block, &mut links);
+            }
+            links
+        });
+        // What blocks follow that are in no strip, the reader of deltas has to know first.
+        alone.chain(self.strips.in_order().into_iter().flat_map(|number| self.strip_whole(number)))
+    }
+
+    fn strip_whole(&self, number: u32) -> Vec<Delta> {
+        let Some(strip) = self.strips.get(number) else { return Vec::new() };
+        let Some(kind) = self.kinds.get(strip.kind) else { return Vec::new() };
+        let Some(link) = &kind.link else { return Vec::new() };
+        let alike = (link.block_size, link.bigram, &kind.spot.tier);
+        let mut deltas: Vec<Delta> =
+            self.strips.grown((number, 0), alike, true).into_iter().collect();
+        let bits = (u64::MAX >> (64 - strip.len().clamp(1, 64))) & !strip.live;
+        if bits != 0 {
+            let change = StripChange::Thinned { bits, left: strip.len() };
+            deltas.push(Delta::Strip { number, change });
+        }
+        deltas
+    }
+
+    fn announce(&self, key: u64, block: &Block, links: &mut Vec<Delta>) {
+        match block {
+            Block::Plain(plain) => links.extend(self.linked(key, plain)),
+            Block::Full(full) => self.announce_full(key, full, links),
+        }
+    }
+
+    fn announce_full(&self, key: u64, full: &Full, links: &mut Vec<Delta>) {
+        for tier in full.usable_tiers(&self.groups) {
+            full.announce(key, &tier, true, links);
+        }
+    }
+
+    /// Each block of a strip that is there, at full length.
+    fn each_of(&self, number: u32, mut each: impl FnMut(u64, &Full)) {
+        let Some(strip) = self.strips.get(number) else { return };
+        for at in (0..strip.len()).filter(|at| strip.live & (1 << at) != 0) {
+            if let (Some((key, _)), Some(full)) = (strip.get(at), self.expand_at(strip, at)) {
+                each(key, &full);
+            }
+        }
+    }
+
+    /// The block at full length, wherever it is kept.
+    fn full(&self, key: u64) -> Option<Full> {
+        match self.strips.find(key) {
+            Some(place) => self.expand_at(self.strips.get(place.strip)?, place.at),
+            None => self.blocks.get(key).map(|block| self.kinds.expand(block)),
+        }
     }
 
     /// What a store told of a linked block, for routers that compute hashes of their own. Absent
@@ -174,24 +267,16 @@ impl View {
     /// or pairs. To a router that hashes tokens itself, any other block is another one.
     pub fn plain_content(&self, node: NodeId) -> Option<u64> {
         let none = |text: &Option<Arc<str>>| text.as_deref().is_none_or(str::is_empty);
-        match self.blocks.get(node.key)? {
-            Block::Full(full) => {
-                let link = full.links.get(&node.block_size)?;
-                let is_plain = none(&link.lora) && none(&link.salt) && !link.bigram;
-                (is_plain && link.extra.is_none()).then_some(link.content)
-            }
-            Block::Plain(plain) => {
-                let link = self.kinds.get(plain.kind)?.link.as_ref()?;
-                let is_plain = none(&link.lora) && none(&link.salt) && !link.bigram;
-                (is_plain && link.block_size == node.block_size).then_some(plain.content)
-            }
-        }
+        let full = self.full(node.key)?;
+        let link = full.links.get(&node.block_size)?;
+        let is_plain = none(&link.lora) && none(&link.salt) && !link.bigram;
+        (is_plain && link.extra.is_none()).then_some(link.content)
     }
 
     /// Whether a child of `node` can be linked: the block is resident and waits for nothing itself.
     fn is_ready(&self, node: NodeId) -> bool {
         match self.blocks.get(node.key) {
-            None => false,
+            None => self.strips.find(node.key).is_some(),
             Some(Block::Full(full)) => {
                 full.links.get(&node.block_size).is_none_or(|link| !link.parked)
             }
@@ -255,15 +340,13 @@ fn unpack<'a>(blocks: &'a mut Keyed<Block>, kinds: &mut Kinds, key: u64) -> Opti
 }
 
 impl PartialEq for View {
-    // The numbers of kinds depend on the order in which they came, and say nothing.
+    // The numbers of kinds, and which blocks are in strips, depend on the order in which they came,
+    // and say nothing.
     fn eq(&self, other: &View) -> bool {
-        let same = |key, block: &Block| {
-            let other_block = other.blocks.get(key);
-            other_block.is_some_and(|it| other.kinds.expand(it) == self.kinds.expand(block))
-        };
+        let same = |key| self.full(key) == other.full(key);
         self.settings == other.settings
-            && self.blocks.len() == other.blocks.len()
-            && self.blocks.all(same)
+            && self.block_count() == other.block_count()
+            && self.keys().into_iter().all(same)
             && self.hashes == other.hashes
             && self.bare == other.bare
             && self.groups == other.groups
@@ -279,7 +362,7 @@ impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("View")
             .field("settings", &self.settings)
-            .field("blocks", &self.blocks.len())
+            .field("blocks", &self.block_count())
             .field("parked", &self.parking.count())
             .finish_non_exhaustive()
     }

@@ -18,6 +18,9 @@ use super::{
 /// makes one event for each block, so fewer would be none; more would not fit the caches.
 pub(super) const EVENTS_WARMED: usize = 16;
 
+/// The most blocks of a store that is warmed with others.
+const STORE_WARMED_MAX: usize = 8;
+
 /// What one store's blocks have in common, and how far it got.
 pub(super) struct Run {
     /// The kind of all blocks that follow another, or that are told without places.
@@ -43,10 +46,21 @@ impl View {
         let key = |hash: &BlockHash| self.settings.projection.apply(hash);
         for event in events {
             match event {
+                // A longer store looks for its blocks itself.
+                Event::Stored(it) if it.blocks.len() > STORE_WARMED_MAX => (),
                 Event::Stored(it) => {
-                    self.blocks.warm(it.blocks.iter().map(|block| key(&block.hash)));
+                    let keys = it.blocks.iter().map(|block| key(&block.hash));
+                    self.strips.warm(keys.clone());
+                    if !self.blocks.is_empty() {
+                        self.blocks.warm(keys);
+                    }
                 }
-                Event::Removed(it) => self.blocks.warm(it.hashes.iter().map(key)),
+                Event::Removed(it) => {
+                    self.strips.warm(it.hashes.iter().map(key));
+                    if !self.blocks.is_empty() {
+                        self.blocks.warm(it.hashes.iter().map(key));
+                    }
+                }
                 Event::Moved(_)
                 | Event::Cleared(_)
                 | Event::Reset(_)

@@ -2,14 +2,16 @@
 //!
 //! Law: fold(prefix) → snapshot → install → fold(suffix) == fold(all).
 
-use std::ops::Range;
-
-use kvbridge_schemas::{Parent, SnapshotRecord};
+use kvbridge_schemas::{BlockHash, Parent, SnapshotRecord};
 
 use super::{
     View, ViewSettings,
     block::{Block, Copies, Full, Spot, count_up},
-    link::{Link, LinkParent, NodeId, namespace},
+    kinds::{Kind, LinkKind},
+    link::{Link, LinkParent, NodeId, StripParent, namespace},
+    order::At,
+    row::short_key,
+    strip::{Before, Place},
     unpack,
 };
 
@@ -29,25 +31,71 @@ impl View {
     /// blocks is never held twice.
     ///
     /// One record per (block, tier, group) and, where a block is linked at several block sizes, per
-    /// size. Such records repeat the count; they do not add up. Parents come before their children.
-    /// The order depends on nothing but the state.
+    /// size. Such records repeat the count; they do not add up. Parents come before their children,
+    /// and nothing else is said of the order.
     pub fn records(&self) -> impl Iterator<Item = SnapshotRecord> + '_ {
-        self.parents_first().into_iter().flat_map(|key| {
+        self.parents_first().into_iter().flat_map(|at| {
             let (mut one, mut many) = (None, Vec::new());
-            match self.blocks.get(key) {
-                Some(Block::Plain(plain)) => one = self.describe_plain(key, plain),
-                Some(Block::Full(full)) => {
-                    if full.links.is_empty() {
-                        self.describe(key, full, None, &mut many);
+            match at {
+                At::Strip(number) => self.describe_strip(number, &mut many),
+                At::Block(key) => match self.blocks.get(key) {
+                    Some(Block::Plain(plain)) => one = self.describe_plain(key, plain),
+                    Some(Block::Full(full)) => self.describe_full(key, full, &mut many),
+                    None => {
+                        let full = self.full(key).unwrap_or_default();
+                        self.describe_full(key, &full, &mut many);
                     }
-                    for (block_size, link) in full.links.iter() {
-                        self.describe(key, full, Some((*block_size, link)), &mut many);
-                    }
-                }
-                None => (),
+                },
             }
             one.into_iter().chain(many)
         })
+    }
+
+    fn describe_strip(&self, number: u32, records: &mut Vec<SnapshotRecord>) {
+        let Some(strip) = self.strips.get(number) else { return };
+        let Some(kind) = self.kinds.get(strip.kind) else { return };
+        let Some(link) = &kind.link else { return };
+        records.reserve(strip.blocks.len());
+        let mut parent = match self.strips.parent_of(strip, link.block_size, true) {
+            StripParent::Root(_) => Parent::Root,
+            StripParent::Block(node) => Parent::Block(self.hash_of(node.key)),
+            StripParent::Strip { number, at } => {
+                let key = self.strips.key(Place { strip: number, at });
+                Parent::Block(self.hash_of(key.unwrap_or_default()))
+            }
+        };
+        for (at, (key, content)) in (0_u8..).zip(&strip.blocks) {
+            let hash = self.hash_of(*key);
+            let before = std::mem::replace(&mut parent, Parent::Block(hash.clone()));
+            if strip.live & (1 << at) == 0 {
+                continue;
+            }
+            records.push(SnapshotRecord {
+                hash,
+                parent: before,
+                content: Some(*content),
+                block_size: link.block_size,
+                tier: kind.spot.tier.clone(),
+                group: self.groups.describe(kind.spot.group),
+                count: self.strips.copies(*key),
+                lora: link.lora.as_deref().map(str::to_owned),
+                salt: link.salt.as_deref().map(str::to_owned),
+                extra: None,
+                partial: kind.partial,
+                bigram: link.bigram,
+                parked: false,
+                hint: kind.hint,
+            });
+        }
+    }
+
+    fn describe_full(&self, key: u64, full: &Full, records: &mut Vec<SnapshotRecord>) {
+        if full.links.is_empty() {
+            self.describe(key, full, None, records);
+        }
+        for (block_size, link) in full.links.iter() {
+            self.describe(key, full, Some((*block_size, link)), records);
+        }
     }
 
     /// How many [`View::records`] there are.
@@ -58,7 +106,7 @@ impl View {
                 let places = full.links.iter().count().max(1);
                 u64::try_from(full.copies.iter().count() * places).unwrap_or(u64::MAX)
             }
-        })
+        }) + self.strips.count()
     }
 
     /// All [`View::records`].
@@ -114,51 +162,6 @@ impl View {
         self.bare.get(&key).cloned().unwrap_or(Parent::Unknown)
     }
 
-    /// All keys, each after the resident keys it is linked to. A ring of links (a hostile stream
-    /// can make one) has no first block: what is left over follows in key order.
-    pub(super) fn parents_first(&self) -> Vec<u64> {
-        let keys = self.blocks.keys();
-        let mut edges: Vec<(u64, usize)> = Vec::with_capacity(keys.len());
-        for (child, key) in keys.iter().enumerate() {
-            let before = |parent| match parent {
-                LinkParent::Block(node) if node.key != *key => Some((node.key, child)),
-                LinkParent::Root(_) | LinkParent::Block(_) => None,
-            };
-            match self.blocks.get(*key) {
-                Some(Block::Plain(plain)) => edges.extend(self.parent(plain).and_then(before)),
-                Some(Block::Full(full)) => {
-                    edges.extend(full.links.values().filter_map(|link| before(link.parent)));
-                }
-                None => (),
-            }
-        }
-        edges.sort_unstable();
-        edges.dedup();
-        // Both are in the order of the parents' keys, so one walk finds each block's children.
-        let (mut missing, mut at) = (vec![0_usize; keys.len()], 0);
-        let mut children: Vec<Range<usize>> = Vec::with_capacity(keys.len());
-        for key in &keys {
-            at += edges[at..].iter().take_while(|(parent, _)| parent < key).count();
-            let count = edges[at..].iter().take_while(|(parent, _)| parent == key).count();
-            edges[at..at + count].iter().for_each(|(_, child)| missing[*child] += 1);
-            children.push(at..at + count);
-            at += count;
-        }
-        let mut order: Vec<usize> = (0..keys.len()).filter(|at| missing[*at] == 0).collect();
-        let mut next = 0;
-        while let Some(parent) = order.get(next).copied() {
-            next += 1;
-            for (_, child) in &edges[children[parent].clone()] {
-                missing[*child] -= 1;
-                if missing[*child] == 0 {
-                    order.push(*child);
-                }
-            }
-        }
-        order.extend((0..keys.len()).filter(|at| missing[*at] > 0));
-        order.into_iter().map(|at| keys[at]).collect()
-    }
-
     /// Adds one record to a view that is being installed, in any order: chunks of a snapshot go
     /// straight into a shadow view. A record's own flags are believed: what was parked stays
     /// parked, what was linked although its parent is gone stays linked.
@@ -168,7 +171,19 @@ impl View {
         if record.count == 0 {
             return Err(InstallError::NoCopies);
         }
+        let mut deltas = Vec::new(); // for nobody: who reads an installed view reads all of it
+        if let Some(group) = &record.group {
+            let before = self.groups.match_prefixes(Some(group.index));
+            self.groups.learn(group);
+            if self.groups.match_prefixes(Some(group.index)) != before {
+                self.part_all(&mut deltas);
+            }
+        }
+        if self.install_in_strip(&record) {
+            return Ok(());
+        }
         let key = self.settings.projection.apply(&record.hash);
+        self.part_block(key, &mut deltas);
         self.note_hash(key, &record.hash);
         if self.blocks.get(key).is_none() {
             self.blocks.insert(key, Block::Full(Box::default()));
@@ -176,9 +191,6 @@ impl View {
         let Some(block) = unpack(&mut self.blocks, &mut self.kinds, key) else { return Ok(()) };
         if !block.is_in(&record.tier) {
             count_up(&mut self.totals.blocks, &record.tier);
-        }
-        if let Some(group) = &record.group {
-            self.groups.learn(group);
         }
         let group = record.group.as_ref().map(|group| group.index);
         let spot = Spot { tier: record.tier.clone(), group };
@@ -196,6 +208,88 @@ impl View {
         self.install_link(key, &record)?;
         self.repack(key);
         Ok(())
+    }
+
+    /// Puts a record behind the strip that has its parent, or into a new one. `false` = it has what
+    /// strips cannot say, or its parent did not come before it; nothing was done.
+    fn install_in_strip(&mut self, record: &SnapshotRecord) -> bool {
+        let group = record.group.as_ref().map(|group| group.index);
+        let is_plain = !record.partial && !record.parked && record.extra.is_none();
+        if !self.keeps_strips()
+            || !is_plain
+            || record.block_size == 0
+            || !self.groups.match_prefixes(group)
+        {
+            return false;
+        }
+        let (Some(key), Some(content)) = (short_key(&record.hash), record.content) else {
+            return false;
+        };
+        self.strips.reserve(1);
+        if self.strips.seek(key).is_ok() {
+            return false;
+        }
+        let awaited = || self.parking.count() > 0 && !self.parking.awaited(key).is_empty();
+        if self.blocks.get(key).is_some() || self.strips.refuses(key) || awaited() {
+            return false;
+        }
+        let (lora, salt) = (record.lora.as_deref(), record.salt.as_deref());
+        let before = match &record.parent {
+            Parent::Unknown => return false,
+            Parent::Root => Before::Root(namespace(lora, salt)),
+            Parent::Block(hash) => {
+                let Some(before) = self.before(hash, record.block_size) else { return false };
+                before
+            }
+        };
+        let spot = Spot { tier: record.tier.clone(), group };
+        let kind = Kind {
+            spot: spot.clone(),
+            partial: false,
+            hint: record.hint,
+            link: Some(LinkKind {
+                block_size: record.block_size,
+                root: false,
+                bigram: record.bigram,
+                lora: lora.map(Into::into),
+                salt: salt.map(Into::into),
+            }),
+        };
+        let Some(number) = self.kinds.hold(&kind) else { return false };
+        let strip = match before {
+            Before::Strip(place) if self.strips.ends_at(place, number) => {
+                self.kinds.release(number); // the strip holds it
+                Some(place.strip)
+            }
+            Before::Root(_) | Before::Block(_) | Before::Strip(_) => {
+                self.strips.begin(before, number)
+            }
+        };
+        let Some(strip) = strip else {
+            self.kinds.release(number);
+            return false;
+        };
+        self.strips.extend(strip, &[(key, content)]);
+        if record.count > 1 {
+            self.strips.again.insert(key, record.count - 1);
+        }
+        let copies = Copies { count: record.count, partial: false, hint: record.hint };
+        self.totals.change(&spot.tier, None, Some(copies));
+        count_up(&mut self.totals.blocks, &spot.tier);
+        count_up(&mut self.totals.links, &record.block_size);
+        self.groups.hold(group);
+        true
+    }
+
+    /// The place of a parent that is there and has the block size.
+    fn before(&self, hash: &BlockHash, block_size: u32) -> Option<Before> {
+        let key = self.settings.projection.apply(hash);
+        let Some(place) = self.strips.find(key) else {
+            return self.blocks.get(key).map(|_| Before::Block(key));
+        };
+        let kind = self.kinds.get(self.strips.get(place.strip)?.kind)?;
+        let size = kind.link.as_ref()?.block_size;
+        (size == block_size).then_some(Before::Strip(place))
     }
 
     fn install_link(&mut self, key: u64, record: &SnapshotRecord) -> Result<(), InstallError> {

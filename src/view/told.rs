@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kvbridge_schemas::{Stored, Tier, Tokens};
+use kvbridge_schemas::{ExtraKey, Stored, Tier, Tokens};
 
 use super::{
     block::Spot,
@@ -63,6 +63,15 @@ impl Told {
     pub(super) fn extra(&self, stored: &Stored, i: usize) -> Option<u64> {
         let keys = stored.extra.get(i)?;
         extra_hash(keys, self.lora.as_deref(), self.salt.as_deref())
+    }
+
+    /// Whether nothing but adapter and salt went into the blocks beside their tokens.
+    pub(super) fn has_no_extra(&self, stored: &Stored) -> bool {
+        let is_plain = |keys: &Vec<ExtraKey>| {
+            keys.is_empty()
+                || extra_hash(keys, self.lora.as_deref(), self.salt.as_deref()).is_none()
+        };
+        stored.extra.iter().all(is_plain)
     }
 
     pub(super) fn link(

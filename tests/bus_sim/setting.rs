@@ -46,6 +46,7 @@ pub(crate) fn view_settings() -> ViewSettings {
         removal: Removal::PerCopy,
         orphans_max: 10_000,
         describes: false,
+        told_singly: false,
         leaves_out: false,
     }
 }

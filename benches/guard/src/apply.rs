@@ -18,7 +18,9 @@ use crate::BLOCKS;
 const REPLICAS: usize = 16;
 /// Sequences that are there before anything is counted: some thousand blocks a replica, so that
 /// tables have their depth and none grows while it is counted.
-const SEQUENCES: usize = 1_024;
+const SEQUENCES: usize = 2_048;
+/// What sequences begin with: each of them on one replica.
+const PREFIXES: usize = 32;
 /// What may be asked for. All of it is made beforehand, however much is used, so that it falls out
 /// of the difference of two runs.
 const TIMES_MAX: usize = 512;
@@ -36,9 +38,9 @@ fn mixed(of: usize) -> u64 {
     (of ^ of >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// The contents of one sequence: half of it is one of 32 prefixes.
+/// The contents of one sequence: half of it is a prefix that others have.
 fn contents(sequence: usize) -> Vec<u64> {
-    let (half, prefix) = (BLOCKS / 2, sequence % 32);
+    let (half, prefix) = (BLOCKS / 2, sequence % PREFIXES);
     let shared = (0..half).map(|at| mixed(1 << 40 | prefix << 8 | at));
     shared.chain((half..BLOCKS).map(|at| mixed(sequence << 8 | at))).collect()
 }
@@ -52,14 +54,20 @@ fn hashes(contents: &[u64]) -> Vec<BlockHash> {
     chain.map(BlockHash::from_u64).collect()
 }
 
+/// What an engine stores of it: of a prefix that it has, nothing again.
 fn stored(sequence: usize) -> Event {
     let contents = contents(sequence);
     let block = |(hash, content)| StoredBlock { hash, content: Some(content) };
+    let hashes = hashes(&contents);
+    let from = if sequence < PREFIXES { 0 } else { BLOCKS / 2 };
     Event::Stored(Stored {
-        parent: Parent::Root,
+        parent: match from.checked_sub(1) {
+            Some(before) => Parent::Block(hashes[before].clone()),
+            None => Parent::Root,
+        },
         block_size: 16,
         tokens: Tokens::default(),
-        blocks: hashes(&contents).into_iter().zip(contents).map(block).collect(),
+        blocks: hashes.into_iter().zip(contents).skip(from).map(block).collect(),
         partial: false,
         bigram: false,
         place: Place::of(Tier::Device),
@@ -105,30 +113,36 @@ impl Fleet {
     }
 }
 
-fn new_sequences() -> impl Iterator<Item = usize> {
-    SEQUENCES..SEQUENCES + TIMES_MAX
+/// Of each two, both bring half a unit of blocks. Replicas take turns.
+fn new_sequences() -> impl Iterator<Item = (usize, [usize; 2])> {
+    let first = |time| SEQUENCES + time % REPLICAS + time / REPLICAS * 2 * REPLICAS;
+    (0..TIMES_MAX).map(move |time| (time % REPLICAS, [first(time), first(time) + REPLICAS]))
 }
 
 fn prompts() -> Vec<Vec<u64>> {
     (0..TIMES_MAX).map(contents).collect()
 }
 
-/// Of new sequences, which share a half with what is there.
+/// Of new sequences, behind what is there.
 pub fn stores(times: usize) {
     let mut fleet = Fleet::new();
-    let batches: Vec<_> = new_sequences().map(|sequence| (sequence, [stored(sequence)])).collect();
-    for (sequence, batch) in batches.iter().take(times) {
-        fleet.apply(sequence % REPLICAS, batch);
+    let batch = |(replica, new): (_, [_; 2])| (replica, new.map(stored));
+    let batches: Vec<_> = new_sequences().map(batch).collect();
+    for (replica, batch) in batches.iter().take(times) {
+        fleet.apply(*replica, batch);
     }
 }
 
-/// A sequence comes, an old one loses its end.
+/// Sequences come, old ones lose their ends.
 pub fn stores_and_removals(times: usize) {
     let mut fleet = Fleet::new();
-    let batch = |sequence| (sequence, [stored(sequence), removed(sequence - SEQUENCES)]);
+    let batch = |(replica, [a, b]): (_, [_; 2])| {
+        let old = [removed(a - SEQUENCES), removed(b - SEQUENCES)];
+        (replica, [stored(a), stored(b)].into_iter().chain(old).collect::<Vec<_>>())
+    };
     let batches: Vec<_> = new_sequences().map(batch).collect();
-    for (sequence, batch) in batches.iter().take(times) {
-        fleet.apply(sequence % REPLICAS, batch);
+    for (replica, batch) in batches.iter().take(times) {
+        fleet.apply(*replica, batch);
     }
 }
 

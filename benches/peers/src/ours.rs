@@ -151,7 +151,7 @@ impl<const DEPTHS: bool> Peer for Ours<DEPTHS> {
         let (installed, ()) = timed(|| {
             for (records, slot) in records.into_iter().zip(&index.slots) {
                 let view = View::install(SETTINGS, records).expect("our own records");
-                index.index.replace(*slot, view.links(), published());
+                index.index.replace(*slot, view.as_deltas(), published());
                 views.borrow_mut().push(view);
             }
         });

@@ -259,7 +259,7 @@ async fn a_dump_has_nothing_that_the_indexer_would_know_by_another_hash_and_noth
     ] {
         assert_eq!(dumped_after(&[event]).await, both);
     }
-    assert_eq!(dumped_after(&[of(|_| ())]).await, [0xa, 0xc, 0xb, 0xd]);
+    assert_eq!(dumped_after(&[of(|_| ())]).await, [0xa, 0xb, 0xc, 0xd]);
     // What comes after a block that is gone has no place there.
     let gone = Event::Removed(Removed {
         hashes: vec![BlockHash::from_u64(0xa)],

@@ -158,7 +158,7 @@ fn agree(
 fn linked_sizes(feed: &Feed<'_>) -> BTreeSet<u32> {
     let of = |delta| match delta {
         Delta::Linked { node, .. } => Some(node.block_size),
-        Delta::Unlinked { .. } | Delta::Cleared => None,
+        Delta::Unlinked { .. } | Delta::Strip { .. } | Delta::Cleared => None,
     };
     feed.view.links().filter_map(of).collect()
 }

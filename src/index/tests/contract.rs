@@ -83,7 +83,7 @@ fn withdrawal_overtakes_grants_that_wait_in_a_queue() {
     // Decided before the withdrawal, applied after it: data goes in, trust does not come back.
     index.publish(feed.slot, published(Trust::Exact, 10));
     assert_eq!(state(), (false, Trust::None, "detached", 0));
-    index.replace(feed.slot, feed.view.links(), published(Trust::Exact, 11));
+    index.replace(feed.slot, feed.view.as_deltas(), published(Trust::Exact, 11));
     assert_eq!(state(), (false, Trust::None, "detached", 0));
     index.publish(feed.slot, Published { generation, ..published(Trust::Exact, 12) });
     assert_eq!(state(), (true, Trust::Exact, "contiguous", 7));
@@ -101,10 +101,10 @@ fn replace_swaps_the_whole_view() {
     let store =
         Op::Store(Store { at: at(&PATH[..3]), count: 3, size: 2, form: Form::Dense, spot: spot() });
     other.apply(&[World { seed: 2 }.event(&store)], &mut Vec::new(), &mut Vec::new());
-    index.replace(feed.slot, other.links(), published(Trust::Exact, 20));
+    index.replace(feed.slot, other.as_deltas(), published(Trust::Exact, 20));
     assert_eq!(matched(&index.query(&query(&prompt())).unwrap()), [("a", 3)]);
     let empty = View::new(SETTINGS);
-    index.replace(feed.slot, empty.links(), published(Trust::Exact, 21));
+    index.replace(feed.slot, empty.as_deltas(), published(Trust::Exact, 21));
     assert_eq!(matched(&index.query(&query(&prompt())).unwrap()), [("a", 0)]);
 }
 
@@ -117,7 +117,7 @@ fn dropped_replica_is_gone_and_its_slot_is_not_used_again() {
     assert_eq!(index.query(&query(&prompt())), Err(QueryError::UnknownModel));
     let again = index.register(replica("a"));
     assert_ne!(again, feed.slot);
-    index.replace(feed.slot, feed.view.links(), published(Trust::Exact, 20));
+    index.replace(feed.slot, feed.view.as_deltas(), published(Trust::Exact, 20));
     index.publish(again, published(Trust::Exact, 1));
     assert_eq!(matched(&index.query(&query(&prompt())).unwrap()), [("a", 0)]);
     assert_eq!(index.withdraw(feed.slot, "detached"), Generation::default());
@@ -236,7 +236,7 @@ fn replica_whose_writer_died_is_unusable_until_replaced() {
         index.publish(feed.slot, published(Trust::Exact, 10));
         assert!(!index.query(&query(&prompt())).unwrap().replicas[0].usable);
     }
-    index.replace(feed.slot, feed.view.links(), published(Trust::Exact, 11));
+    index.replace(feed.slot, feed.view.as_deltas(), published(Trust::Exact, 11));
     assert_eq!(matched(&index.query(&query(&prompt())).unwrap()), [("a", 7)]);
 }
 

@@ -6,6 +6,7 @@ mod peers;
 mod rows;
 mod shared_tree;
 mod speculation;
+mod strips;
 
 use kvbridge_schemas::{Cursor, Epoch, Event, Replica, Seq, TierTrust, Trust};
 

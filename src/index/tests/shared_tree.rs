@@ -172,7 +172,7 @@ proptest! {
         for (slot, links) in &mut replicas {
             let gone = |delta| match delta {
                 Delta::Linked { node, tier, .. } => Delta::Unlinked { node, tier },
-                gone @ (Delta::Unlinked { .. } | Delta::Cleared) => gone,
+                gone @ (Delta::Unlinked { .. } | Delta::Strip { .. } | Delta::Cleared) => gone,
             };
             let deltas: Vec<Delta> = links.deltas().into_iter().map(gone).collect();
             index.apply(*slot, &deltas, published(Trust::Exact, 2));

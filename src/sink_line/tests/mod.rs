@@ -70,7 +70,7 @@ impl Scene {
 
     fn tell(&mut self, whole: bool, deltas: &[Delta]) {
         let changes: Vec<Change> =
-            deltas.iter().map(|delta| Change::of(delta, &self.view)).collect();
+            deltas.iter().filter_map(|delta| Change::of(delta, &self.view)).collect();
         let told = Told { whole, changes: &changes, trust: self.trust };
         self.line.told(self.at(), told, &mut self.out);
     }

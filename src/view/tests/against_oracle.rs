@@ -58,7 +58,9 @@ fn flat(delta: Delta) -> (u64, u32, Option<u64>, kvbridge_schemas::Tier) {
             };
             (node.key, node.block_size, parent, tier)
         }
-        Delta::Unlinked { .. } | Delta::Cleared => panic!("links() yields links only"),
+        Delta::Unlinked { .. } | Delta::Strip { .. } | Delta::Cleared => {
+            panic!("links() yields links only")
+        }
     }
 }
 

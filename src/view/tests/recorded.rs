@@ -7,7 +7,7 @@ use kvbridge_adapters_api::{Delivery, SourceEvent};
 use kvbridge_adapters_trtllm::Instance;
 use kvbridge_schemas::{EngineKind, Event, Projection};
 
-use super::Linked;
+use super::{Linked, apply_all};
 use crate::{
     capture::{CaptureReader, Socket},
     pipeline::registry,
@@ -42,9 +42,7 @@ fn answered(path: &Path) -> Vec<Vec<Event>> {
 
 fn fold(view: &mut View, linked: &mut Linked, batches: &[Vec<Event>]) {
     for events in batches {
-        let (mut deltas, mut findings) = (Vec::new(), Vec::new());
-        view.apply(events, &mut deltas, &mut findings);
-        linked.apply(&deltas);
+        linked.apply(&apply_all(view, events).0);
     }
     linked.assert_is(view);
 }

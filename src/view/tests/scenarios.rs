@@ -66,7 +66,7 @@ fn group(index: u32, kind: Option<GroupKind>) -> Place {
 fn linked(deltas: &[Delta]) -> Vec<(u64, Tier)> {
     let of = |delta: &Delta| match delta {
         Delta::Linked { node, tier, .. } => Some((node.key, tier.clone())),
-        Delta::Unlinked { .. } | Delta::Cleared => None,
+        Delta::Unlinked { .. } | Delta::Strip { .. } | Delta::Cleared => None,
     };
     deltas.iter().filter_map(of).collect()
 }
@@ -311,7 +311,7 @@ fn word_of_a_tier_without_removals_replaces_no_link() {
     let (deltas, _) = apply(&mut view, wrong(place));
     let at_its_place = |delta: &Delta| match delta {
         Delta::Linked { parent, .. } => *parent == LinkParent::Block(node(1)),
-        Delta::Unlinked { .. } | Delta::Cleared => false,
+        Delta::Unlinked { .. } | Delta::Strip { .. } | Delta::Cleared => false,
     };
     assert!(deltas.len() == 1 && deltas.iter().all(at_its_place), "{deltas:?}");
     let (deltas, _) = apply(&mut view, wrong(Place::of(Tier::Device)));
