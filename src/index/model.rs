@@ -6,7 +6,12 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    hint,
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 use super::{
@@ -22,17 +27,28 @@ use crate::view::{Delta, StripChange};
 
 /// Blocks that are added to a column, or pages that are cleared, before readers have their turn.
 /// More: they wait longer. Fewer: the lock costs more than the work. A strip is never divided.
-const BLOCKS_PER_TURN: usize = 128;
-const PAGES_PER_TURN: usize = 128;
+const BLOCKS_PER_TURN: usize = 64;
+const PAGES_PER_TURN: usize = 64;
+
+/// How long readers then have their turn, if one came in the last: rounds of a waiting processor,
+/// some microseconds, some times a writer's turn. Without it they find the lock taken again and are
+/// put to sleep, which costs them ten times as much. More: a view of a million blocks takes longer.
+const ROUNDS_PER_PAUSE: usize = 512;
 
 /// Deltas whose blocks are looked for together before they are applied. Fewer than the one are
 /// looked for as they are applied; more than the other would not fit a processor's caches.
 const DELTAS_WARMED_MIN: usize = 8;
 const DELTAS_WARMED_MAX: usize = 2_048;
 
+/// How long a reader waits for the lock before it lets itself be put to sleep and woken: somewhat
+/// longer than most batches take. Longer: where the writer lost its core, it waits for nothing.
+const ROUNDS_AWAKE: usize = 512;
+
 #[derive(Default)]
 pub(super) struct Model {
     shared: RwLock<Shared>,
+    /// A reader came since a writer looked last.
+    asked: AtomicBool,
 }
 
 #[derive(Default)]
@@ -133,7 +149,25 @@ fn next_turn(deltas: &mut impl Iterator<Item = Delta>) -> Vec<Delta> {
 impl Model {
     /// What readers see; the error is what a writer that died left behind.
     pub(super) fn read(&self) -> Result<RwLockReadGuard<'_, Shared>, RwLockReadGuard<'_, Shared>> {
+        if !self.asked.load(Ordering::Relaxed) {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+        for _ in 0..ROUNDS_AWAKE {
+            match self.shared.try_read() {
+                Ok(shared) => return Ok(shared),
+                Err(TryLockError::Poisoned(died)) => return Err(died.into_inner()),
+                Err(TryLockError::WouldBlock) => hint::spin_loop(),
+            }
+        }
         self.shared.read().map_err(PoisonError::into_inner)
+    }
+
+    /// Lets readers have their turn, if there are any.
+    fn pause(&self) {
+        if self.asked.swap(false, Ordering::Relaxed) {
+            thread::yield_now();
+            (0..ROUNDS_PER_PAUSE).for_each(|_| hint::spin_loop());
+        }
     }
 
     pub(super) fn add(&self, slot: ReplicaSlot, entry: Arc<Entry>) {
@@ -176,7 +210,7 @@ impl Model {
         if deltas.len() < DELTAS_WARMED_MIN {
             return;
         }
-        let Ok(shared) = self.read() else { return };
+        let Ok(shared) = self.shared.read() else { return };
         if let Some(member) = shared.members.get(slot) {
             let deltas = deltas.get(..DELTAS_WARMED_MAX).unwrap_or(deltas);
             shared.tree.warm(member.column, deltas);
@@ -203,6 +237,8 @@ impl Model {
             }
             shared.tree.warm(column, &turn);
             shared.tree.apply_all(column, &turn);
+            drop(shared);
+            self.pause();
         }
         let mut shared = self.write_anew();
         if shared.restarts != restarts {
@@ -241,6 +277,8 @@ impl Model {
                 return;
             }
             shared.tree.clear_pages(column, turn);
+            drop(shared);
+            self.pause();
         }
         let mut shared = self.write_anew();
         if shared.restarts == restarts {
