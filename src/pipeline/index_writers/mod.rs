@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{io, num::NonZeroUsize, sync::Arc, thread};
+use std::{io, num::NonZeroUsize, sync::Arc, thread, time::Duration};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
@@ -17,6 +17,11 @@ use crate::{
 /// burst the index lags by that many batches. Policy when full: the sender waits; nothing is
 /// dropped.
 pub const INDEX_QUEUE_MESSAGES_MAX: usize = 1_024;
+
+/// How long a writer rests when it has applied all that waited. Whoever sends to one that waits has
+/// to wake it, which costs more than a small batch does. Shorter: many wake-ups. Longer: of batches
+/// that come one upon the other, all but the first are visible that much later.
+const REST: Duration = Duration::from_micros(200);
 
 /// One change of one replica; readers see all of it or nothing.
 #[derive(Clone, Debug)]
@@ -132,7 +137,9 @@ impl Drop for IndexWriters {
 }
 
 fn write_all(index: &Index, writes: &Receiver<IndexWrite>) {
-    for write in writes {
-        write.run(index);
+    while let Ok(first) = writes.recv() {
+        first.run(index);
+        writes.try_iter().for_each(|write| write.run(index));
+        thread::sleep(REST);
     }
 }
