@@ -64,7 +64,10 @@ impl Server {
         fs::write(
             &config,
             "[http]\nlisten = \"127.0.0.1:0\"\n[state]\ndir = \"state\"\n\
-             [compat.dynamo]\nlisten = \"127.0.0.1:0\"\n",
+             [compat.dynamo]\nlisten = \"127.0.0.1:0\"\n\
+             # The other one's queue has no bound. With ours a reader that is slower than the engine\n\
+             # says what it lost and asks again, which is another row.\n\
+             [limits]\nsource_queue = 250000\n",
         )?;
         let mut command = Command::new(&programs.kvbridge);
         command.args(["--log", "warn", "run", "--config"]).arg(&config).current_dir(folder);
