@@ -232,6 +232,7 @@ impl View {
         if self.blocks.get(key).is_none() {
             self.blocks.insert(key, Block::Full(Box::default()));
         }
+        self.part_parents(key, out.deltas);
         let Some(block) = unpack(&mut self.blocks, &mut self.kinds, key) else { return };
         if !block.is_in(&spot.tier) {
             count_up(&mut self.totals.blocks, &spot.tier);

@@ -16,6 +16,22 @@ impl View {
         }
     }
 
+    /// The same for the blocks that one follows which is told by itself.
+    pub(super) fn part_parents(&mut self, key: u64, deltas: &mut Vec<Delta>) {
+        if self.strips.is_empty() {
+            return;
+        }
+        let links = self.blocks.get(key).map(|block| self.kinds.expand(block).links);
+        let parents = links.iter().flat_map(|links| links.values()).map(|link| link.parent);
+        let keys: Vec<u64> = parents
+            .filter_map(|parent| match parent {
+                LinkParent::Root(_) => None,
+                LinkParent::Block(node) => Some(node.key),
+            })
+            .collect();
+        keys.into_iter().for_each(|key| self.part_block(key, deltas));
+    }
+
     /// Tells all blocks by themselves.
     pub(super) fn part_all(&mut self, deltas: &mut Vec<Delta>) {
         for number in self.strips.in_order() {

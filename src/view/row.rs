@@ -15,6 +15,10 @@ use super::{
     strip::{Before, Place},
 };
 
+/// Blocks of a store that are looked for together. Where the second of them is not as told, the
+/// others were looked for in vain: a store of any length must not do so again and again.
+const ROW_BLOCKS_MAX: usize = 256;
+
 /// A store under way: how far it got, and what is not told yet.
 struct Row {
     kind: u16,
@@ -46,6 +50,7 @@ impl View {
         if !self.keeps_strips() {
             return 0;
         }
+        let blocks = blocks.get(..ROW_BLOCKS_MAX).unwrap_or(blocks);
         let Some(mut row) = self.begin_row(parent, run) else { return 0 };
         let mut all = std::mem::take(&mut out.row);
         all.clear();

@@ -175,7 +175,8 @@ impl View {
         if let Some(group) = &record.group {
             let before = self.groups.match_prefixes(Some(group.index));
             self.groups.learn(group);
-            if self.groups.match_prefixes(Some(group.index)) != before {
+            let changed = self.groups.match_prefixes(Some(group.index)) != before;
+            if changed && self.groups.is_held(group.index) {
                 self.part_all(&mut deltas);
             }
         }
@@ -184,6 +185,9 @@ impl View {
         }
         let key = self.settings.projection.apply(&record.hash);
         self.part_block(key, &mut deltas);
+        if let (Parent::Block(parent), Some(_)) = (&record.parent, record.content) {
+            self.part_block(self.settings.projection.apply(parent), &mut deltas);
+        }
         self.note_hash(key, &record.hash);
         if self.blocks.get(key).is_none() {
             self.blocks.insert(key, Block::Full(Box::default()));

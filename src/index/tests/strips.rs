@@ -340,6 +340,39 @@ fn places_wait_for_blocks_that_strips_remember() {
     check(Removal::PerCopy, &steps).unwrap();
 }
 
+/// A block that is told by itself comes back, and what it follows is in a strip by now.
+#[test]
+fn a_block_that_comes_back_behind_a_strip_is_found_there() {
+    let of = |told_singly| Fed::new(ViewSettings { told_singly, ..SETTINGS });
+    let (mut in_strips, mut one_by_one) = (of(false), of(true));
+    let full = |from, count| stored(0, from, count, How::Group(0, true));
+    let removed = |at| {
+        let place = place(0, Some((0, true)));
+        Event::Removed(Removed { hashes: vec![hash(0, at, false)], place })
+    };
+    let mut placeless = full(1, 1);
+    placeless.blocks[0].content = None;
+    let events = [
+        Event::Stored(full(0, 2)),
+        // A window holds it too: it keeps its place when the other group lets it go.
+        Event::Stored(stored(0, 1, 1, How::Group(1, false))),
+        removed(1),
+        removed(0),
+        Event::Stored(full(0, 1)),
+        Event::Stored(placeless),
+    ];
+    for event in &events {
+        in_strips.fold(0, event);
+        one_by_one.fold(0, event);
+    }
+    let depths =
+        [&in_strips, &one_by_one].map(|fed| fed.depths(&[0, 1].map(|at| content(0, at)), None));
+    assert_eq!(depths[0], depths[1]);
+    assert_eq!(depths[0].first().map(|(_, depth)| *depth), Some(2));
+    // In a second tier the strip is taken apart, and each of its blocks is known once.
+    in_strips.fold(0, &Event::Stored(stored(0, 0, 1, How::Host)));
+}
+
 /// Nearly all blocks of an engine are in strips, and the index is told so.
 #[test]
 fn what_one_engine_stores_is_told_in_strips() {

@@ -4,6 +4,7 @@
 mod by_server;
 mod drained;
 mod faults;
+mod lines;
 mod members;
 mod native;
 pub(crate) mod peer;

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+pub(crate) use super::lines::lines;
 use super::started::{bridge, fake_engine};
 use crate::program::{Running, kvbridge, without_authorities};
 
@@ -373,26 +374,16 @@ impl Pair {
         status
     }
 
+    /// Asks again while there is no such replica: one whose engine is found elsewhere is opened
+    /// anew.
     async fn text(&self, url: &str) -> String {
-        self.client.get(url).send().await.unwrap().text().await.unwrap()
+        for _ in 0..LOOKS_MAX {
+            let answer = self.client.get(url).send().await.unwrap();
+            if answer.status().as_u16() != 404 {
+                return answer.text().await.unwrap();
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        panic!("{url}: not found");
     }
-}
-
-/// A header, one line a block, an end.
-pub(crate) fn lines(text: &str) -> (Value, BTreeSet<Block>) {
-    let mut lines: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.pop().unwrap()["end"], true);
-    let head = lines.remove(0);
-    let block = |line: &Value| {
-        let text = |name: &str| line[name].as_str().unwrap().to_owned();
-        let group = match &line["group"] {
-            Value::Object(group) => group["index"].as_u64(),
-            group => group.as_u64(),
-        };
-        let hash = text("hash");
-        let tail = hash.len().saturating_sub(16);
-        (hash[tail..].to_owned(), text("tier"), group, line["count"].as_u64().unwrap())
-    };
-    (head, lines.iter().map(block).collect())
 }
