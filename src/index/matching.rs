@@ -10,7 +10,7 @@ use super::{
     model::{Model, Shared},
     page::Window,
     query::PromptHashes,
-    walk::Depths,
+    walk::{Alone, Depths},
     weighing::{Claim, Weight},
 };
 use crate::view::namespace;
@@ -29,6 +29,12 @@ struct Walked {
 impl Walked {
     fn iter(&self) -> impl Iterator<Item = &(Window, Depths)> {
         self.first.iter().chain(&self.others)
+    }
+
+    /// What was found, where one window and one tier say all.
+    fn alone(&self) -> Option<Alone<'_>> {
+        let (_, depths) = self.first.as_ref().filter(|_| self.others.is_empty())?;
+        depths.alone()
     }
 
     /// Whether no replica has the first block.
@@ -75,20 +81,9 @@ impl Model {
         if walked.is_empty() {
             return;
         }
-        let blocks_of = |column| match &walked {
-            Walked { first: Some((_, depths)), others } if others.is_empty() => {
-                depths.all_of(column)
-            }
-            walked => longest(walked, |_| true, column).0,
-        };
-        for (number, (slot, column)) in shared.order.iter().enumerate() {
-            let blocks = blocks_of(*column);
-            if blocks > 0
-                && let Some(member) = shared.members.at(number)
-                && member.entry.withdrawn(&member.published).is_none()
-            {
-                depths.push((*slot, blocks));
-            }
+        match walked.alone() {
+            Some(blocks) => shared.list(|column| blocks.of(column), depths),
+            None => shared.list(|column| longest(&walked, |_| true, column).0, depths),
         }
     }
 
@@ -112,6 +107,16 @@ impl Shared {
         let one = only.and_then(|only| self.members.get(only));
         let all = only.is_none().then(|| self.members.iter());
         one.into_iter().chain(all.into_iter().flatten())
+    }
+
+    /// Lists those that hold any blocks and may be used.
+    fn list(&self, blocks_of: impl Fn(u32) -> u64, depths: &mut Vec<(ReplicaSlot, u64)>) {
+        for listed in &self.order {
+            let blocks = blocks_of(listed.column);
+            if blocks > 0 && listed.stands() {
+                depths.push((listed.slot, blocks));
+            }
+        }
     }
 
     fn walk(&self, windows: &[Window], query: &Query<'_>, hashes: &mut PromptHashes<'_>) -> Walked {

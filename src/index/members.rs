@@ -23,11 +23,19 @@ pub(super) struct Members {
 
 impl Members {
     pub(super) fn get(&self, slot: ReplicaSlot) -> Option<&Member> {
-        self.at(*self.numbers.get(&slot)?)
+        self.at(self.number(slot)?)
     }
 
     pub(super) fn get_mut(&mut self, slot: ReplicaSlot) -> Option<&mut Member> {
-        let number = *self.numbers.get(&slot)?;
+        self.at_mut(self.number(slot)?)
+    }
+
+    /// A member's number in the order of the keys.
+    pub(super) fn number(&self, slot: ReplicaSlot) -> Option<usize> {
+        self.numbers.get(&slot).copied()
+    }
+
+    pub(super) fn at_mut(&mut self, number: usize) -> Option<&mut Member> {
         self.list.get_mut(number).map(|(_, member)| member)
     }
 

@@ -228,8 +228,10 @@ impl Index {
     pub fn query(&self, query: &Query<'_>) -> Result<Answer, QueryError> {
         let mut hashes = PromptHashes::new(query.prompt);
         let mut used = BTreeSet::new();
-        let model = self.model(query.model).ok_or(QueryError::UnknownModel)?;
-        let mut replicas = model.answer(None, query, &mut hashes, &mut used);
+        let registry = self.read();
+        let served = registry.models.get(query.model).ok_or(QueryError::UnknownModel)?;
+        let mut replicas = served.model.answer(None, query, &mut hashes, &mut used);
+        drop(registry);
         match query.prompt {
             Prompt::Content { block_size, .. }
                 if !used.is_empty() && !used.contains(&block_size) =>
@@ -252,8 +254,9 @@ impl Index {
         depths: &mut Vec<(ReplicaSlot, u64)>,
     ) -> Result<(), QueryError> {
         depths.clear();
-        let model = self.model(query.model).ok_or(QueryError::UnknownModel)?;
-        model.depths(query, &mut PromptHashes::new(query.prompt), depths);
+        let registry = self.read();
+        let served = registry.models.get(query.model).ok_or(QueryError::UnknownModel)?;
+        served.model.depths(query, &mut PromptHashes::new(query.prompt), depths);
         Ok(())
     }
 

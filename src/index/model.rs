@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    Published, ReplicaSlot,
+    Generation, Published, ReplicaSlot,
     members::{Member, Members},
     page::{TierNumber, Window},
     replica::Entry,
@@ -51,12 +51,28 @@ pub(super) struct Model {
     asked: AtomicBool,
 }
 
+/// What a list of depths needs of a member.
+pub(super) struct Listed {
+    pub(super) slot: ReplicaSlot,
+    pub(super) column: u32,
+    /// Of the published version.
+    generation: Generation,
+    entry: Arc<Entry>,
+}
+
+impl Listed {
+    /// Whether the version's trust was not withdrawn after it was decided.
+    pub(super) fn stands(&self) -> bool {
+        self.entry.generation() == self.generation
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) tree: Tree,
     pub(super) members: Members,
-    /// All members with their columns, in their order.
-    pub(super) order: Vec<(ReplicaSlot, u32)>,
+    /// All members in their order, in as few bytes as lists of depths need.
+    pub(super) order: Vec<Listed>,
     /// What counts of their columns, by claim.
     pub(super) wanted: [Wanted; CLAIMS.len()],
     /// Of all their blocks, smallest block size first.
@@ -67,14 +83,15 @@ pub(super) struct Shared {
 
 impl Shared {
     fn add(&mut self, slot: ReplicaSlot, member: Member) {
-        let column = member.column;
+        let (column, generation) = (member.column, member.published.generation);
+        let listed = Listed { slot, column, generation, entry: Arc::clone(&member.entry) };
         let number = self.members.add(slot, member);
-        self.order.insert(number, (slot, column));
+        self.order.insert(number, listed);
         self.weigh(slot);
     }
 
     fn remove(&mut self, slot: ReplicaSlot) -> Option<Member> {
-        self.order.retain(|(other, _)| *other != slot);
+        self.order.retain(|listed| listed.slot != slot);
         let member = self.members.remove(slot)?;
         self.want_nothing(member.column);
         self.note_windows();
@@ -86,8 +103,8 @@ impl Shared {
         let member = self.members.get_mut(slot)?;
         let old = std::mem::replace(&mut member.column, column);
         member.weights = Weights::default();
-        for (_, of) in self.order.iter_mut().filter(|(other, _)| *other == slot) {
-            *of = column;
+        if let Some(listed) = self.order.iter_mut().find(|listed| listed.slot == slot) {
+            listed.column = column;
         }
         self.want_nothing(old);
         self.note_windows();
@@ -98,10 +115,15 @@ impl Shared {
         self.wanted.iter_mut().for_each(|wanted| wanted.set(column, &[]));
     }
 
-    /// Finds out what counts of a member, if that is another than before.
+    /// Finds out what counts of a member in the version that is published, if that is another than
+    /// before.
     fn weigh(&mut self, slot: ReplicaSlot) {
-        let Shared { tree, members, wanted, .. } = self;
-        let Some(member) = members.get_mut(slot) else { return };
+        let Shared { tree, members, wanted, order, .. } = self;
+        let Some(number) = members.number(slot) else { return };
+        let Some(member) = members.at_mut(number) else { return };
+        if let Some(listed) = order.get_mut(number) {
+            listed.generation = member.published.generation;
+        }
         let Some(column) = tree.column(member.column) else { return };
         if member.faulted || member.weights.stand(&member.published, column) {
             return;

@@ -38,10 +38,10 @@ pub(super) type TierNumber = u8;
 pub(super) const KNOWN: TierNumber = TierNumber::MAX;
 
 /// Which blocks of a page one column holds in one tier, a bit each.
-struct Row {
-    column: u32,
-    tier: TierNumber,
-    bits: u64,
+pub(super) struct Row {
+    pub(super) column: u32,
+    pub(super) tier: TierNumber,
+    pub(super) bits: u64,
 }
 
 /// What one column has of a page.
@@ -65,12 +65,21 @@ pub(super) struct Page {
     pub(super) hooked: u64,
     /// Blocks that two or more blocks of one content follow.
     pub(super) twins: u64,
+    /// A page that was hooked here, most likely where a walk goes on. It may have gone since.
+    pub(super) ahead: u32,
 }
 
 impl Page {
     pub(super) fn new(before: Before, window: Window, content: u64) -> Page {
         let (contents, rows) = (vec![content], Vec::new());
-        Page { before, window, contents, rows, hooked: 0, twins: 0 }
+        Page { before, window, contents, rows, hooked: 0, twins: 0, ahead: u32::MAX }
+    }
+
+    /// Remembers a page that was hooked to a place: rather to the last one, where most go on.
+    pub(super) fn look_ahead(&mut self, at: u32, page: u32) {
+        if self.ahead == u32::MAX || to_usize(at) + 1 == self.contents.len() {
+            self.ahead = page;
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -161,6 +170,11 @@ impl Page {
     pub(super) fn forget(&mut self, column: u32) {
         let rows = self.rows_of(column);
         self.rows.drain(rows);
+    }
+
+    /// What all columns have here, tier by tier.
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
     }
 
     /// Each column that has something here, with what it has.

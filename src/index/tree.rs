@@ -39,6 +39,14 @@ struct Hook {
     page: u32,
 }
 
+/// What follows a place, as far as it can be said at once.
+pub(super) enum Next {
+    Nothing,
+    One(Place),
+    /// One, none or twins.
+    Perhaps,
+}
+
 pub(super) struct Tree {
     pages: Vec<Page>,
     free_pages: Vec<u32>,
@@ -220,12 +228,20 @@ impl Tree {
         before: Before,
         (content, window): (u64, Window),
     ) -> Place {
+        let is_taken = |place: Place| self.pages[to_usize(place.page)].is_taken(column, place.at);
         let mut twin = false;
-        for place in self.next(before, content, window) {
-            if !self.pages[to_usize(place.page)].is_taken(column, place.at) {
-                return place;
+        match self.only_next(before, content, window) {
+            Next::One(place) if !is_taken(place) => return place,
+            Next::One(_) => twin = true,
+            Next::Nothing => (),
+            Next::Perhaps => {
+                for place in self.next(before, content, window) {
+                    if !is_taken(place) {
+                        return place;
+                    }
+                    twin = true;
+                }
             }
-            twin = true;
         }
         if let Before::Block(last) = before {
             let page = &mut self.pages[to_usize(last.page)];
@@ -240,12 +256,42 @@ impl Tree {
             page.hooked |= 1 << last.at;
         }
         let page = self.add_page(Page::new(before, window, content));
+        if let Before::Block(last) = before {
+            self.page_mut(last.page).look_ahead(last.at, page);
+        }
         if before != Before::Nowhere {
             let hash = |hook: &Hook| hook_hash(hook.before, hook.content);
             let hook = Hook { before, content, page };
             self.hooks.insert_unique(hash(&hook), hook, hash);
         }
         Place { page, at: 0 }
+    }
+
+    /// The place of that content that follows another one, if that can be said without a look-up.
+    pub(super) fn only_next(&self, before: Before, content: u64, window: Window) -> Next {
+        let place = match before {
+            Before::Root(_) => return Next::Perhaps,
+            Before::Nowhere => return Next::Nothing,
+            Before::Block(place) => place,
+        };
+        let Some(page) = self.page(place.page) else { return Next::Nothing };
+        let (bit, at) = (1 << place.at, place.at + 1);
+        if page.twins & bit != 0 {
+            return Next::Perhaps;
+        }
+        if page.window == window && page.content(at) == Some(content) {
+            return Next::One(Place { page: place.page, at });
+        }
+        if page.hooked & bit == 0 {
+            return Next::Nothing;
+        }
+        let is_ahead = |ahead: &Page| {
+            ahead.before == before && ahead.window == window && ahead.content(0) == Some(content)
+        };
+        match self.page(page.ahead).filter(|ahead| is_ahead(ahead)) {
+            Some(_) => Next::One(Place { page: page.ahead, at: 0 }),
+            None => Next::Perhaps,
+        }
     }
 
     /// The places of that content that follow another one: nearly always one or none.
@@ -288,7 +334,7 @@ impl Tree {
             return;
         };
         let before = std::mem::replace(&mut page.before, Before::Nowhere);
-        (page.contents, page.hooked, page.twins) = (Vec::new(), 0, 0);
+        (page.contents, page.hooked, page.twins, page.ahead) = (Vec::new(), 0, 0, u32::MAX);
         let this = |hook: &Hook| hook.page == number;
         if let Ok(hook) = self.hooks.find_entry(hook_hash(before, content), this) {
             hook.remove();

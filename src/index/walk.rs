@@ -1,8 +1,8 @@
 //! How far each column holds a sequence.
 
 use super::{
-    page::{Before, Place, TierNumber, Window, to_usize},
-    tree::Tree,
+    page::{Before, Page, Place, TierNumber, Window, to_usize},
+    tree::{Next, Tree},
 };
 
 /// In place of a tier: no more tiers.
@@ -60,11 +60,13 @@ impl Depths {
     /// In all tiers that count.
     pub(super) fn all_of(&self, column: u32) -> u64 {
         let from = to_usize(column) * self.width;
-        let blocks = match self.width {
-            1 => self.blocks.get(from).copied(), // nearly always
-            width => self.blocks.get(from..from + width).unwrap_or_default().iter().copied().max(),
-        };
-        blocks.map_or(0, u64::from)
+        let blocks = self.blocks.get(from..from + self.width).unwrap_or_default();
+        blocks.iter().copied().max().map_or(0, u64::from)
+    }
+
+    /// The same where one tier counts for each column, as nearly always.
+    pub(super) fn alone(&self) -> Option<Alone<'_>> {
+        (self.width == 1).then_some(Alone(&self.blocks))
     }
 
     pub(super) fn of(&self, column: u32, number: usize) -> u64 {
@@ -76,6 +78,16 @@ impl Depths {
         for (best, other) in self.blocks.iter_mut().zip(&other.blocks) {
             *best = (*best).max(*other);
         }
+    }
+}
+
+/// How many blocks each column holds.
+#[derive(Clone, Copy)]
+pub(super) struct Alone<'a>(&'a [u32]);
+
+impl Alone<'_> {
+    pub(super) fn of(self, column: u32) -> u64 {
+        self.0.get(to_usize(column)).copied().map_or(0, u64::from)
     }
 }
 
@@ -104,11 +116,20 @@ impl Tree {
         let mut way = (Before::Root(root), 0, none);
         loop {
             let (before, depth, depths) = way;
-            let content = contents.get(depth).copied();
-            let mut places =
-                content.into_iter().flat_map(|content| self.next(before, content, window));
-            let first = places.next();
-            ways.extend(places.map(|place| Way { place, depth, depths: depths.clone() }));
+            let next = match contents.get(depth) {
+                Some(content) => self.only_next(before, *content, window),
+                None => Next::Nothing,
+            };
+            let first = match next {
+                Next::Nothing => None,
+                Next::One(place) => Some(place),
+                Next::Perhaps => {
+                    let mut places = self.next(before, contents[depth], window);
+                    let first = places.next();
+                    ways.extend(places.map(|place| Way { place, depth, depths: depths.clone() }));
+                    first
+                }
+            };
             let (place, depth, mut depths) = match first {
                 Some(place) => (place, depth, depths),
                 None => {
@@ -152,6 +173,9 @@ impl Tree {
         let Some(page) = self.page(place.page) else { return false };
         depths.blocks.resize(wanted.tiers.len(), 0);
         let (depth, count) = (clip(depth), clip(count));
+        if wanted.width == 1 {
+            return pass_one(page, place.at, (depth, count), &wanted.tiers, &mut depths.blocks);
+        }
         let mut alive = false;
         for (column, own) in page.columns() {
             let from = to_usize(column) * wanted.width;
@@ -178,12 +202,40 @@ impl Tree {
     }
 }
 
+/// [`Tree::pass`] where one tier counts for each column, as nearly always.
+fn pass_one(
+    page: &Page,
+    at: u32,
+    (depth, count): (u32, u32),
+    tiers: &[TierNumber],
+    blocks: &mut [u32],
+) -> bool {
+    let mut alive = false;
+    for row in page.rows() {
+        let column = to_usize(row.column);
+        let (Some(tier), Some(blocks)) = (tiers.get(column), blocks.get_mut(column)) else {
+            continue;
+        };
+        if *blocks == depth && row.tier == *tier && row.tier != NO_TIER {
+            let held = (row.bits >> at).trailing_ones().min(count);
+            *blocks += held;
+            alive |= held == count;
+        }
+    }
+    alive
+}
+
 /// How many of two lists are equal, from the first on. In eights, which are compared at once.
 fn common(a: &[u64], b: &[u64]) -> usize {
     let (eights, others) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
-    let equal = eights.iter().zip(others).take_while(|(a, b)| a == b).count() * 8;
+    let equal = eights.iter().zip(others).take_while(|(a, b)| are_equal(a, b)).count() * 8;
     let (a, b) = (a.get(equal..).unwrap_or_default(), b.get(equal..).unwrap_or_default());
     equal + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+// Without a branch for each, and without a call, as which `==` is compiled.
+fn are_equal(a: &[u64; 8], b: &[u64; 8]) -> bool {
+    a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
 fn clip(number: usize) -> u32 {

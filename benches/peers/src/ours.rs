@@ -33,6 +33,11 @@ pub struct Lane {
     findings: usize,
 }
 
+thread_local! {
+    /// A caller's list, which it uses for all its questions.
+    static LIST: RefCell<Vec<(ReplicaSlot, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
 fn replica(worker: usize) -> Replica {
     Replica { model: "m".into(), instance: format!("w{worker}"), rank: 0 }
 }
@@ -49,8 +54,7 @@ fn query(hashes: &[u64]) -> Query<'_> {
 impl<const DEPTHS: bool> Peer for Ours<DEPTHS> {
     const NAME: &str = if DEPTHS { "ours, depths" } else { "ours, query" };
     type Event = (u16, [Event; 1]);
-    /// The prompt, and the list that is used again.
-    type Question = (Vec<u64>, Vec<(ReplicaSlot, u64)>);
+    type Question = Vec<u64>;
     type Lane = Lane;
 
     fn new(workers: usize) -> Self {
@@ -93,7 +97,7 @@ impl<const DEPTHS: bool> Peer for Ours<DEPTHS> {
     }
 
     fn question(op: &Op) -> Self::Question {
-        (op.contents.clone(), Vec::with_capacity(128))
+        op.contents.clone()
     }
 
     fn apply(&self, lane: &mut Lane, events: Vec<Self::Event>) -> Duration {
@@ -110,17 +114,20 @@ impl<const DEPTHS: bool> Peer for Ours<DEPTHS> {
         took
     }
 
-    fn find(&self, (prompt, depths): &mut Self::Question) -> usize {
+    fn find(&self, prompt: &mut Self::Question) -> usize {
         if DEPTHS {
-            self.index.depths(&query(prompt), depths).expect("the model is known");
-            return depths.len();
+            return LIST.with_borrow_mut(|depths| {
+                self.index.depths(&query(prompt), depths).expect("the model is known");
+                depths.len()
+            });
         }
         let answer = self.index.query(&query(prompt)).expect("the model is known");
         answer.replicas.iter().filter(|found| found.matched_blocks > 0).count()
     }
 
-    fn scores(&self, (prompt, mut depths): Self::Question) -> BTreeMap<u16, u64> {
+    fn scores(&self, prompt: Self::Question) -> BTreeMap<u16, u64> {
         if DEPTHS {
+            let mut depths = Vec::new();
             self.index.depths(&query(&prompt), &mut depths).expect("the model is known");
             return depths
                 .into_iter()
