@@ -94,6 +94,40 @@ fn withdrawal_overtakes_grants_that_wait_in_a_queue() {
 }
 
 #[test]
+fn lists_of_depths_follow_withdrawals_while_others_come_and_go() {
+    let index = Index::new();
+    let mut feed = Feed::new(&index, "m", 1);
+    feed.store(&PATH[..5], 0);
+    let depths = || {
+        let mut depths = Vec::new();
+        index.depths(&query(&prompt()), &mut depths).unwrap();
+        depths
+    };
+    let held = [(feed.slot, 5)];
+    assert_eq!(depths(), held);
+    let generation = index.withdraw(feed.slot, "gap_open");
+    assert_eq!(depths(), []);
+    // Before it and behind it in the list; they have nothing.
+    let others = ["a", "z"].map(|name| index.register(replica(name)));
+    index.publish(feed.slot, published(Trust::Exact, 10));
+    assert_eq!(depths(), [], "decided before the withdrawal");
+    let says = Published { generation, ..published(Trust::Exact, 11) };
+    index.publish(feed.slot, says);
+    assert_eq!(depths(), held);
+    others.iter().for_each(|slot| index.publish(*slot, published(Trust::Exact, 1)));
+    index.drop_replica(others[0]);
+    assert_eq!(depths(), held);
+    index.replace(feed.slot, feed.view.as_deltas(), says);
+    assert_eq!(depths(), held);
+    let later = index.withdraw(feed.slot, "detached");
+    index.withdraw(others[1], "detached");
+    assert_eq!(depths(), []);
+    let says = Published { generation: later, ..published(Trust::Exact, 12) };
+    index.replace(feed.slot, feed.view.as_deltas(), says);
+    assert_eq!(depths(), held);
+}
+
+#[test]
 fn replace_swaps_the_whole_view() {
     let index = Index::new();
     let feed = three_tiers(&index);

@@ -222,3 +222,29 @@ fn chains_longer_than_a_page_branch_and_outlive_a_replica() {
     index.apply(slots[1], &chain(70, 71, 0), says);
     assert_eq!(matched(&branch), [(slots[1], 200)]);
 }
+
+/// A page remembers a page behind it, and another one may have taken its number since.
+#[test]
+fn what_follows_a_block_is_not_taken_from_a_page_that_went() {
+    let index = Index::new();
+    let slots = ["a", "b"].map(|name| index.register(replica(name)));
+    let says = published(Trust::Exact, 1);
+    let root = LinkParent::Root(namespace(None, None));
+    let block = |key, parent| linked(node(key), parent, key, &TIERS[0]);
+    let behind = |key, before| block(key, LinkParent::Block(node(before)));
+    slots.iter().for_each(|slot| index.apply(*slot, &[block(1, root), behind(2, 1)], says));
+    index.apply(slots[0], &[behind(3, 2)], says);
+    index.apply(slots[1], &[behind(9, 2)], says);
+    let matched = |contents: &[u64]| {
+        let prompt = Prompt::Content { hashes: contents, block_size: 2 };
+        let mut depths = Vec::new();
+        index.depths(&Query { prompt, ..query(&[]) }, &mut depths).unwrap();
+        depths.into_iter().map(|(_, blocks)| blocks).collect::<Vec<_>>()
+    };
+    assert_eq!(matched(&[1, 2, 9]), [2, 3]);
+    let gone = Delta::Unlinked { node: node(9), tier: Tier::Device };
+    index.apply(slots[1], &[gone, behind(7, 1)], says);
+    assert_eq!(matched(&[1, 2, 7]), [2, 2]);
+    assert_eq!(matched(&[1, 2, 9]), [2, 2]);
+    assert_eq!(matched(&[1, 7]), [1, 2]);
+}
